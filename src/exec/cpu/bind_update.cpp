@@ -1,0 +1,94 @@
+// Clipping and the optimizers. Weight, gradient and states lie alike, padding included, so updates are elementwise over
+// memory whatever the layout. A step whose loss is not finite changes no weight.
+
+#include <cmath>
+
+#include "exec/cpu/bindings.h"
+#include "kernels/cpu/block.h"
+#include "kernels/cpu/optimizer.h"
+
+namespace overtake {
+namespace {
+
+using kernels::blocks_of;
+
+constexpr std::int64_t kLeastBlocks = 8;
+
+std::int64_t stored_elements(const Buffer& b) { return padded_elements(b.layout, b.shape.span()); }
+
+// The losses a step stands or falls with; every gradient depends on them, so they are there in time.
+std::vector<const float*> losses_of(const TaskView& v) {
+  std::vector<const float*> all;
+  for (const BufferId b : v.graph().losses) all.push_back(reinterpret_cast<const float*>(v.address(b)));
+  return all;
+}
+bool are_finite(const std::vector<const float*>& losses) {
+  return std::ranges::all_of(losses, [](const float* loss) { return std::isfinite(*loss); });
+}
+
+BoundTask clip_norm(const TaskView& v) {
+  const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
+  auto* partials = reinterpret_cast<double*>(v.scratch());
+  BoundTask task;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < v.reads(); ++i) {
+    const float* grad = v.in<float>(i);
+    const std::int64_t count = stored_elements(v.read(i)), blocks = blocks_of(count);
+    double* mine = partials + first;
+    task.push_back(over_units(parts_for(v, blocks, kLeastBlocks), blocks, [=](std::int64_t begin, std::int64_t end) {
+      kernels::squared_norm_partials(grad, mine, count, begin, end);
+    }));
+    first += blocks;
+  }
+  float* result = v.out<float>(0);
+  task.push_back({1, [=](std::uint32_t, const StepArgs&) { kernels::clip_factor(partials, first, max_norm, result); }});
+  return task;
+}
+
+std::int64_t clip_norm_scratch(const TaskView& v) {
+  std::int64_t blocks = 0;
+  for (std::size_t i = 0; i < v.reads(); ++i) blocks += blocks_of(stored_elements(v.read(i)));
+  return blocks * static_cast<std::int64_t>(sizeof(double));
+}
+
+// The factor is the second of clip_norm's two results.
+const float* factor_of(const TaskView& v) { return v.has_read(2) ? v.in<float>(2) + 1 : nullptr; }
+
+BoundTask sgd(const TaskView& v) {
+  const std::int64_t count = stored_elements(v.write(0)), blocks = blocks_of(count);
+  const auto momentum = static_cast<float>(v.attrs().real("momentum"));
+  const auto decay = static_cast<float>(v.attrs().real("weight_decay"));
+  const bool is_nesterov = v.attrs().integer("nesterov") != 0;
+  const float *grad = v.in<float>(1), *factor = factor_of(v);
+  float *weight = v.out<float>(0), *velocity = v.out<float>(1);
+  return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
+                     [=, losses = losses_of(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+                       if (!are_finite(losses)) return;
+                       kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight,
+                                           velocity, nullptr, count, begin, end);
+                     })};
+}
+
+BoundTask adamw(const TaskView& v) {
+  const std::int64_t count = stored_elements(v.write(0)), blocks = blocks_of(count);
+  const Attrs& a = v.attrs();
+  const kernels::AdamWStep settings{0, a.real("beta1"), a.real("beta2"), a.real("eps"), a.real("weight_decay"), 0};
+  const float *grad = v.in<float>(1), *factor = factor_of(v);
+  float *weight = v.out<float>(0), *m = v.out<float>(1), *s = v.out<float>(2);
+  return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
+                     [=, losses = losses_of(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+                       if (!are_finite(losses)) return;
+                       kernels::AdamWStep now = settings;
+                       now.learning_rate = static_cast<double>(args.learning_rate);
+                       now.step = static_cast<std::int64_t>(args.step) + 1;
+                       kernels::adamw_update(now, grad, factor, weight, m, s, nullptr, count, begin, end);
+                     })};
+}
+
+}  // namespace
+
+CpuBinding bind_clip_norm() { return {clip_norm, clip_norm_scratch}; }
+CpuBinding bind_sgd() { return {sgd, nullptr}; }
+CpuBinding bind_adamw() { return {adamw, nullptr}; }
+
+}  // namespace overtake

@@ -1,0 +1,155 @@
+// The CPU executor: binds every task of its plans to kernels on fixed addresses, and runs them on LaneThreads.
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/task_view.h"
+#include "exec/executor.h"
+#include "kernels/cpu/block.h"
+#include "kernels/cpu/nan.h"
+#include "kernels/cpu/reorder.h"
+
+namespace overtake {
+namespace {
+
+// Zeroed memory that is only backed by pages where it is touched; large pages where the system gives them.
+class Arena {
+ public:
+  explicit Arena(std::uint64_t bytes) : bytes_(std::max<std::uint64_t>(bytes, 1)) {
+    memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED)
+      fail_user("device cpu: {} of memory could not be had; lower --batch or set --memory-cap",
+                format_bytes(static_cast<std::int64_t>(bytes_)));
+    madvise(memory_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Arena() { munmap(memory_, bytes_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(memory_); }
+
+ private:
+  std::uint64_t bytes_;
+  void* memory_;
+};
+
+std::uint64_t largest_arena(const std::vector<Plan>& plans) {
+  std::uint64_t bytes = 0;
+  for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
+  return bytes;
+}
+
+std::size_t most_lanes(const std::vector<Plan>& plans) {
+  std::size_t lanes = 1;
+  for (const Plan& plan : plans) lanes = std::max(lanes, plan.lanes.size());
+  return lanes;
+}
+
+bool is_finite(const Buffer& b, const std::byte* data) {
+  const std::int64_t count = padded_elements(b.layout, b.shape.span());
+  if (b.dtype != DType::f32 && b.dtype != DType::bf16) return true;
+  return with_type(b.dtype, [&]<class T>(T) {
+    return kernels::first_non_finite(reinterpret_cast<const T*>(data), count, 0, kernels::blocks_of(count)) < 0;
+  });
+}
+
+std::size_t plain_bytes(const Buffer& b) { return static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)); }
+
+void convert(const Buffer& b, const std::byte* from, const Layout& from_layout, std::byte* to,
+             const Layout& to_layout) {
+  if (from_layout == to_layout) {
+    std::memcpy(to, from, plain_bytes(b));
+    return;
+  }
+  with_type(b.dtype, [&]<class T>(T) {
+    kernels::reorder(reinterpret_cast<const T*>(from), from_layout, reinterpret_cast<T*>(to), to_layout, b.shape.span(),
+                     0, kernels::reorder_units(to_layout, b.shape.span()));
+  });
+}
+
+class CpuExecutor final : public Executor {
+ public:
+  CpuExecutor(std::vector<Plan> plans, const CpuOptions& options)
+      : plans_(std::move(plans)),
+        arena_(largest_arena(plans_)),
+        threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_)) {
+    omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
+    for (const Plan& plan : plans_) programs_.push_back(bind(plan));
+  }
+
+  const Plan& plan(std::size_t program) const override { return plans_.at(program); }
+
+  Trace run(std::size_t program, const StepArgs& args) override { return threads_.run(programs_.at(program), args); }
+
+  std::span<std::byte> bytes(BufferId b) override {
+    return {arena_.data() + plans_[0].offsets.at(b), static_cast<std::size_t>(plans_[0].graph.bytes(b))};
+  }
+
+  void read_plain(BufferId b, std::span<std::byte> to) override {
+    const Buffer& x = plans_[0].graph.buffers[b];
+    OVERTAKE_CHECK(to.size() == plain_bytes(x), "buffer {} has {} bytes, not {}", plans_[0].graph.buffer_name(b),
+                   plain_bytes(x), to.size());
+    convert(x, bytes(b).data(), x.layout, to.data(), plain_layout(x.shape.rank));
+  }
+
+  void write_plain(BufferId b, std::span<const std::byte> from) override {
+    const Buffer& x = plans_[0].graph.buffers[b];
+    OVERTAKE_CHECK(from.size() == plain_bytes(x), "buffer {} has {} bytes, not {}", plans_[0].graph.buffer_name(b),
+                   plain_bytes(x), from.size());
+    convert(x, from.data(), plain_layout(x.shape.rank), bytes(b).data(), x.layout);
+  }
+
+  std::string find_non_finite(std::size_t program, const StepArgs& args) override {
+    const Plan& plan = plans_.at(program);
+    const Graph& g = plan.graph;
+    for (const Parameter& p : g.parameters)
+      if (!is_finite(g.buffers[p.buffer], address(plan, p.buffer)))
+        return fmt::format("the weight or state {} (an earlier update made it so)", g.buffer_name(p.buffer));
+    for (const TaskId t : happens_before(plan, dependencies(g)).topological) {
+      for (const Phase& phase : programs_[program].tasks[t])
+        for (std::uint32_t part = 0; part < phase.parts; ++part) phase.run(part, args);
+      for (const BufferId b : g.writes(t))
+        if (b != kNone && g.buffers[b].role != Role::scratch && !is_finite(g.buffers[b], address(plan, b)))
+          return fmt::format("task {} ({})", g.task_name(t), to_string(g.tasks[t].op));
+    }
+    return "";
+  }
+
+ private:
+  std::byte* address(const Plan& plan, BufferId b) const { return arena_.data() + plan.offsets[b]; }
+
+  LaneProgram bind(const Plan& plan) const {
+    const Graph& g = plan.graph;
+    OVERTAKE_CHECK(plan.offsets.size() == g.buffers.size(), "memory of plan {} is not placed", plan.schedule);
+    OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
+    std::vector<std::byte*> addresses;
+    for (const std::uint64_t offset : plan.offsets) addresses.push_back(arena_.data() + offset);
+    std::vector<BoundTask> tasks(g.tasks.size());
+    for (TaskId t = 0; t < g.tasks.size(); ++t) {
+      if (!plan.is_planned(t)) continue;
+      const auto bind_task = cpu_binding(g.tasks[t].op).bind;
+      OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
+      tasks[t] = bind_task(TaskView(g, g.tasks[t], addresses));
+    }
+    return make_lane_program(plan, std::move(tasks));
+  }
+
+  std::vector<Plan> plans_;
+  Arena arena_;
+  std::vector<LaneProgram> programs_;
+  LaneThreads threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options) {
+  OVERTAKE_CHECK(!plans.empty(), "an executor needs a plan");
+  return std::make_unique<CpuExecutor>(std::move(plans), options);
+}
+
+}  // namespace overtake

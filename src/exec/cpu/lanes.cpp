@@ -1,0 +1,232 @@
+#include "exec/cpu/lanes.h"
+
+#include <immintrin.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::uint32_t kClosed = 0xffffffffu;
+
+void pin_to_core(unsigned index) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  unsigned seen = 0;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || seen++ != index) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    return;
+  }
+}
+
+}  // namespace
+
+unsigned available_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&allowed)));
+}
+
+LaneProgram make_lane_program(const Plan& plan, std::vector<BoundTask> tasks) {
+  const Dependencies deps = dependencies(plan.graph);
+  const HappensBefore order = happens_before(plan, deps);
+  LaneProgram program;
+  program.tasks = std::move(tasks);
+  program.lanes.resize(plan.lanes.size());
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
+    const auto& list = plan.lanes[l].tasks;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      LaneProgram::Entry entry{.task = list[i], .waits_for = {}};
+      for (const TaskId before : deps.of(list[i])) {
+        // What the task before on this lane has waited for already need not be waited for again.
+        const bool is_seen = i > 0 && order.lane_of[before] != kNone && order.is_before(before, list[i - 1]);
+        if (order.lane_of[before] != kNone && order.lane_of[before] != l && !is_seen) entry.waits_for.push_back(before);
+      }
+      program.lanes[l].push_back(std::move(entry));
+    }
+  }
+  return program;
+}
+
+LaneThreads::LaneThreads(unsigned threads, std::size_t lanes) : offers_(lanes), spans_(lanes) {
+  const unsigned count = std::max(threads, static_cast<unsigned>(lanes));
+  // Spinning only helps where every thread has a core.
+  spins_ = count <= available_cores() ? 4000 : 0;
+  for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
+}
+
+LaneThreads::~LaneThreads() {
+  stop_.store(true, std::memory_order_release);
+  announce();
+  for (std::thread& t : threads_) t.join();
+}
+
+std::int64_t LaneThreads::now_ns() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void LaneThreads::announce() {
+  events_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) events_.notify_all();
+}
+
+template <class Condition>
+void LaneThreads::wait_until(const Condition& holds, bool may_help) {
+  unsigned spin = 0;
+  while (!holds()) {
+    if (may_help && help()) {
+      spin = 0;
+      continue;
+    }
+    if (spin++ < spins_) {
+      _mm_pause();
+      continue;
+    }
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    const int seen = events_.load(std::memory_order_seq_cst);
+    const bool is_work =
+        holds() || (may_help && std::ranges::any_of(offers_, [](const Offer& o) {
+                      const std::uint64_t ticket = o.ticket.load(std::memory_order_acquire);
+                      return static_cast<std::uint32_t>(ticket) < o.parts.load(std::memory_order_relaxed);
+                    }));
+    if (!is_work) events_.wait(seen, std::memory_order_seq_cst);
+    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    spin = 0;
+  }
+}
+
+Trace LaneThreads::run(const LaneProgram& program, const StepArgs& args) {
+  OVERTAKE_CHECK(program.lanes.size() <= offers_.size(), "a program of {} lanes on threads for {}",
+                 program.lanes.size(), offers_.size());
+  if (done_size_ < program.tasks.size()) {
+    done_ = std::make_unique<std::atomic<std::uint32_t>[]>(program.tasks.size());
+    done_size_ = program.tasks.size();
+  }
+  for (auto& spans : spans_) spans.clear();
+  program_ = &program;
+  args_ = args;
+  error_ = nullptr;
+  failed_.store(false, std::memory_order_relaxed);
+  start_ns_ = now_ns();
+  ++number_;
+  // A thread that is late from the run before may join this one from here on: all it reads is set above.
+  active_lanes_.store(static_cast<std::uint32_t>(program.lanes.size()), std::memory_order_release);
+  run_.store(number_, std::memory_order_release);
+  announce();
+  // Also waits for helpers to let go, so that nothing of this run is looked at when the next one is set up.
+  wait_until(
+      [&] {
+        return active_lanes_.load(std::memory_order_acquire) == 0 && inside_.load(std::memory_order_acquire) == 0;
+      },
+      false);
+
+  Trace trace;
+  trace.step_ns = now_ns() - start_ns_;
+  if (error_) std::rethrow_exception(error_);
+  for (const auto& spans : spans_) trace.spans.insert(trace.spans.end(), spans.begin(), spans.end());
+  return trace;
+}
+
+void LaneThreads::work(unsigned thread) {
+  omp_set_num_threads(1);  // oneDNN cuts its sums by this count
+  if (spins_ > 0) pin_to_core(thread);
+  std::uint32_t last_run = 0;
+  const auto is_stopping = [&] { return stop_.load(std::memory_order_acquire); };
+  while (true) {
+    wait_until([&] { return is_stopping() || run_.load(std::memory_order_acquire) > last_run; }, false);
+    if (is_stopping()) return;
+    inside_.fetch_add(1, std::memory_order_acq_rel);
+    last_run = run_.load(std::memory_order_acquire);
+    if (active_lanes_.load(std::memory_order_acquire) > 0) {
+      last_run = number_;
+      if (thread < program_->lanes.size()) lead(thread);
+      wait_until([&] { return active_lanes_.load(std::memory_order_acquire) == 0; }, true);
+    }
+    inside_.fetch_sub(1, std::memory_order_acq_rel);
+    announce();
+  }
+}
+
+void LaneThreads::lead(std::size_t lane) {
+  const std::uint32_t number = number_;
+  for (const LaneProgram::Entry& entry : program_->lanes[lane]) {
+    const auto is_ready = [&] {
+      return failed_.load(std::memory_order_relaxed) || std::ranges::all_of(entry.waits_for, [&](TaskId t) {
+               return done_[t].load(std::memory_order_acquire) == number;
+             });
+    };
+    wait_until(is_ready, true);
+    if (failed_.load(std::memory_order_relaxed)) break;
+    run_task(lane, entry.task);
+    done_[entry.task].store(number, std::memory_order_release);
+    announce();
+  }
+  active_lanes_.fetch_sub(1, std::memory_order_acq_rel);
+  announce();
+}
+
+void LaneThreads::run_task(std::size_t lane, TaskId task) {
+  const std::int64_t begin = now_ns() - start_ns_;
+  for (const Phase& phase : program_->tasks[task]) run_phase(offers_[lane], phase);
+  spans_[lane].push_back({task, static_cast<std::uint32_t>(lane), begin, now_ns() - start_ns_});
+}
+
+void LaneThreads::run_phase(Offer& offer, const Phase& phase) {
+  if (phase.parts == 1 || threads_.size() == 1) {
+    for (std::uint32_t part = 0; part < phase.parts; ++part) run_part(phase, part);
+    return;
+  }
+  offer.phase.store(&phase, std::memory_order_relaxed);
+  offer.parts.store(phase.parts, std::memory_order_relaxed);
+  offer.finished.store(0, std::memory_order_relaxed);
+  const std::uint64_t count = (offer.ticket.load(std::memory_order_relaxed) >> 32) + 1;
+  offer.ticket.store(count << 32, std::memory_order_release);
+  announce();
+  while (true) {
+    const auto part = static_cast<std::uint32_t>(offer.ticket.fetch_add(1, std::memory_order_acq_rel));
+    if (part >= phase.parts) break;
+    run_part(phase, part);
+    offer.finished.fetch_add(1, std::memory_order_acq_rel);
+  }
+  wait_until([&] { return offer.finished.load(std::memory_order_acquire) == phase.parts; }, false);
+  // Closed before the fields change again, so that a late helper's ticket is never valid for the next phase.
+  offer.ticket.store((count << 32) | kClosed, std::memory_order_release);
+}
+
+void LaneThreads::run_part(const Phase& phase, std::uint32_t part) {
+  if (failed_.load(std::memory_order_relaxed)) return;
+  try {
+    phase.run(part, args_);
+  } catch (...) {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) error_ = std::current_exception();
+    failed_.store(true, std::memory_order_release);
+  }
+}
+
+bool LaneThreads::help() {
+  for (Offer& offer : offers_) {
+    std::uint64_t ticket = offer.ticket.load(std::memory_order_acquire);
+    const auto part = static_cast<std::uint32_t>(ticket);
+    const std::uint32_t parts = offer.parts.load(std::memory_order_relaxed);
+    const Phase* phase = offer.phase.load(std::memory_order_relaxed);
+    if (part >= parts || !offer.ticket.compare_exchange_strong(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    run_part(*phase, part);
+    if (offer.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts) announce();
+    return true;
+  }
+  return false;
+}
+
+}  // namespace overtake

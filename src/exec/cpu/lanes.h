@@ -1,0 +1,92 @@
+#pragma once
+// Runs the lanes of a plan on threads. Each lane is led by a thread on a core of its own. A task may come in parts; a
+// thread that has nothing to do in its own lane, and every thread without a lane, helps with the parts of others. Which
+// thread runs which part never changes a bit of the result.
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "exec/executor.h"
+
+namespace overtake {
+
+// Parts of a task that may run at the same time. A task is a sequence of phases.
+struct Phase {
+  std::uint32_t parts = 1;
+  std::function<void(std::uint32_t part, const StepArgs& args)> run;
+};
+using BoundTask = std::vector<Phase>;
+
+// The lanes of one plan, ready to run.
+struct LaneProgram {
+  struct Entry {
+    TaskId task = 0;
+    std::vector<TaskId> waits_for;  // tasks of other lanes
+  };
+  std::vector<std::vector<Entry>> lanes;
+  std::vector<BoundTask> tasks;  // by task
+};
+LaneProgram make_lane_program(const Plan& plan, std::vector<BoundTask> tasks);
+
+class LaneThreads {
+ public:
+  // At least one thread per lane is made, more of them help.
+  LaneThreads(unsigned threads, std::size_t lanes);
+  ~LaneThreads();
+  LaneThreads(const LaneThreads&) = delete;
+  LaneThreads& operator=(const LaneThreads&) = delete;
+
+  // One caller at a time.
+  Trace run(const LaneProgram& program, const StepArgs& args);
+
+ private:
+  // The phase a lane is at, offered to helpers. The upper half of `ticket` counts phases, the lower half is the next
+  // part to take; kClosed there means nothing is on offer.
+  struct alignas(64) Offer {
+    std::atomic<std::uint64_t> ticket{0xffffffffu};
+    std::atomic<const Phase*> phase{nullptr};
+    std::atomic<std::uint32_t> parts{0};
+    std::atomic<std::uint32_t> finished{0};
+  };
+  // Where a thread waits: it spins for a while, then sleeps until the count of events changes.
+  template <class Condition>
+  void wait_until(const Condition& holds, bool may_help);
+
+  void work(unsigned thread);
+  void lead(std::size_t lane);
+  void run_task(std::size_t lane, TaskId task);
+  void run_phase(Offer& offer, const Phase& phase);
+  void run_part(const Phase& phase, std::uint32_t part);
+  bool help();
+  void announce();
+  std::int64_t now_ns() const;
+
+  std::vector<Offer> offers_;                           // per lane
+  std::unique_ptr<std::atomic<std::uint32_t>[]> done_;  // per task: the number of the run it was last done in
+  std::size_t done_size_ = 0;
+  std::vector<std::vector<Span>> spans_;  // per lane
+  const LaneProgram* program_ = nullptr;
+  StepArgs args_;
+  std::uint32_t number_ = 0;  // of the run; written while no lane is active
+  std::int64_t start_ns_ = 0;
+
+  std::atomic<std::uint32_t> run_{0};           // number_, for threads that wait for the next run
+  std::atomic<std::uint32_t> active_lanes_{0};  // lanes that have not finished this run
+  std::atomic<std::uint32_t> inside_{0};        // threads that are looking at this run
+  std::atomic<int> events_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> stop_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  unsigned spins_;
+  std::vector<std::thread> threads_;  // last: starts when all above is there
+};
+
+}  // namespace overtake

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "passes/target.h"
+
+namespace overtake {
+
+// Images are channels-last; convolution weights lie as oneDNN wants them, in float32 or, beside bfloat16 activations,
+// in a bfloat16 copy.
+class CpuTarget final : public Target {
+ public:
+  CpuTarget();
+  ImageLayout image_layout(const Graph& graph, const Task& task) const override;
+  std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
+  std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override;
+};
+
+// Whether the CPU computes in bfloat16 itself.
+bool cpu_has_bf16();
+
+}  // namespace overtake

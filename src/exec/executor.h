@@ -1,0 +1,55 @@
+#pragma once
+// What every backend offers: it takes plans of one graph, runs their steps, and gives a trace of each.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/plan.h"
+
+namespace overtake {
+
+// What changes from step to step.
+struct StepArgs {
+  std::uint64_t step = 0;  // counted from 0
+  std::uint64_t seed = 0;
+  float learning_rate = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual const Plan& plan(std::size_t program) const = 0;
+
+  // Runs one step of a plan and returns when it has ended. The first error inside it is thrown here, the others are
+  // dropped; what lives across steps is then undefined.
+  virtual Trace run(std::size_t program, const StepArgs& args) = 0;
+
+  // The bytes of a buffer as they lie in memory; only between steps. Of transient buffers only inputs (before a step)
+  // and outputs (after it) mean anything.
+  virtual std::span<std::byte> bytes(BufferId buffer) = 0;
+  // The same, converted from and to row-major order without padding.
+  virtual void read_plain(BufferId buffer, std::span<std::byte> to) = 0;
+  virtual void write_plain(BufferId buffer, std::span<const std::byte> from) = 0;
+
+  // The first task of the last program's step, in plan order, that makes a number that is not finite from finite ones,
+  // or the weight that is not finite already. Runs the step again, task by task. Empty if there is none.
+  virtual std::string find_non_finite(std::size_t program, const StepArgs& args) = 0;
+};
+
+// All plans must be of one graph and have memory placed; they share one arena and what lives across steps.
+std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans);
+
+struct CpuOptions {
+  unsigned threads = 0;  // 0: one per core this process may use
+};
+std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options);
+
+// Cores this process may use.
+unsigned available_cores();
+
+}  // namespace overtake

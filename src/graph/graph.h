@@ -1,0 +1,124 @@
+#pragma once
+// Graph: the tasks and buffers of one training step, as plain data. Ids are indices; nothing points anywhere.
+//
+// Within a step every buffer is written by at most one task, except those that live across steps (weights, states):
+// their one writer reads them too and runs after all other readers. Everything about order follows from reads and
+// writes; see dependencies().
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/layout.h"
+#include "graph/types.h"
+
+namespace overtake {
+
+struct Buffer {
+  StringId name = 0;
+  Shape shape;
+  Layout layout;
+  DType dtype = DType::f32;
+  Role role = Role::activation;
+  std::uint16_t device = 0;
+};
+
+struct Task {
+  Kind kind = Kind::forward;
+  Op op = Op::add;
+  std::uint16_t device = 0;
+  std::uint32_t micro_batch = 0;
+  LayerId layer = 0;
+  AttrsId attrs = 0;
+  // Ranges of Graph::operands. An operand may be kNone; what each place means is said in the op's file.
+  std::uint32_t first_read = 0;
+  std::uint16_t reads = 0;
+  std::uint16_t writes = 0;  // the writes follow the reads
+};
+
+// How a trained or kept buffer starts.
+struct Init {
+  enum class Kind : std::uint8_t { zeros, ones, uniform, normal };
+  Kind kind = Kind::zeros;
+  double scale = 0;  // half-width of uniform, standard deviation of normal
+  bool operator==(const Init&) const = default;
+};
+
+// A buffer that lives across steps. `gradient` is kNone for states and until differentiation.
+struct Parameter {
+  BufferId buffer = kNone;
+  BufferId gradient = kNone;
+  Init init;
+};
+
+class Graph {
+ public:
+  std::string model;        // its name, for people
+  std::uint32_t parts = 1;  // into how many fixed pieces a task is cut; sums are cut at these places and no others
+
+  std::vector<Buffer> buffers;
+  std::vector<Task> tasks;
+  std::vector<Parameter> parameters;
+  std::vector<StringId> layers;  // names
+  std::vector<Attrs> attrs;
+  std::vector<BufferId> operands;
+  std::vector<BufferId> losses;  // roots of differentiation: each [3] = mean loss, counted rows, correct rows
+
+  Graph() {
+    intern("");
+    add_attrs({});
+  }
+
+  StringId intern(std::string_view text);
+  const std::string& string(StringId id) const { return strings_[id]; }
+  AttrsId add_attrs(const Attrs& value);  // equal ones share an id
+  LayerId add_layer(std::string_view name);
+  BufferId add_buffer(std::string_view name, const Shape& shape, DType dtype, Role role);
+  TaskId add_task(Kind kind, Op op, LayerId layer, AttrsId attrs, std::span<const BufferId> reads,
+                  std::span<const BufferId> writes);
+  TaskId add_task(Kind kind, Op op, LayerId layer, AttrsId attrs, std::initializer_list<BufferId> reads,
+                  std::initializer_list<BufferId> writes);
+  // Gives a task other operands; the old range is left behind unused.
+  void set_operands(TaskId task, std::span<const BufferId> reads, std::span<const BufferId> writes);
+
+  std::span<const BufferId> reads(const Task& t) const { return {operands.data() + t.first_read, t.reads}; }
+  std::span<const BufferId> writes(const Task& t) const { return {operands.data() + t.first_read + t.reads, t.writes}; }
+  std::span<const BufferId> reads(TaskId id) const { return reads(tasks[id]); }
+  std::span<const BufferId> writes(TaskId id) const { return writes(tasks[id]); }
+  const Attrs& attrs_of(const Task& t) const { return attrs[t.attrs]; }
+
+  const std::string& layer_name(LayerId id) const { return string(layers[id]); }
+  const std::string& buffer_name(BufferId id) const { return string(buffers[id].name); }
+  std::string task_name(TaskId id) const;  // "conv1.weight_grad"
+  std::int64_t bytes(BufferId id) const;   // with the padding of its layout
+
+ private:
+  std::vector<std::string> strings_;
+  std::unordered_map<std::string, StringId> string_ids_;
+  std::map<Attrs, AttrsId> attrs_ids_;
+};
+
+// True for buffers that live from step to step.
+bool is_persistent(Role role);
+
+// For each task, the tasks that must have ended before it may start, and the other way round, as compressed rows.
+struct Dependencies {
+  std::vector<std::uint32_t> first;  // tasks + 1
+  std::vector<TaskId> list;
+  std::span<const TaskId> of(TaskId id) const { return {list.data() + first[id], list.data() + first[id + 1]}; }
+};
+Dependencies dependencies(const Graph& graph);
+Dependencies reversed(const Dependencies& deps);
+
+// Checks everything that must hold for any graph; throws an InternalError that names the task.
+void verify(const Graph& graph);
+
+// One line per task, for people.
+std::string print(const Graph& graph);
+
+std::string save_json(const Graph& graph);
+Graph load_graph_json(std::string_view text);  // user errors: not JSON, unknown op, ids out of range
+
+}  // namespace overtake

@@ -1,0 +1,170 @@
+// Graph, Plan and Trace as JSON. Rows are arrays in a fixed order of columns, so that a million tasks stay readable by
+// machines at a bearable size.
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "graph/plan.h"
+
+namespace overtake {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+
+json attrs_to_json(const Attrs& attrs) {
+  json out = json::object();
+  for (const auto& [name, value] : attrs.values()) std::visit([&](const auto& v) { out[name] = v; }, value);
+  return out;
+}
+
+Attrs attrs_from_json(const json& in) {
+  Attrs out;
+  for (const auto& [name, value] : in.items()) {
+    if (value.is_number_integer())
+      out.set(name, value.get<std::int64_t>());
+    else if (value.is_number())
+      out.set(name, value.get<double>());
+    else if (value.is_string())
+      out.set(name, value.get<std::string>());
+    else
+      out.set(name, value.get<std::vector<std::int64_t>>());
+  }
+  return out;
+}
+
+json to_json(const Graph& g) {
+  json out = {{"format", kFormat}, {"model", g.model}, {"parts", g.parts}, {"losses", g.losses}};
+  auto& buffers = out["buffers"] = json::array();
+  for (BufferId b = 0; b < g.buffers.size(); ++b) {
+    const Buffer& x = g.buffers[b];
+    buffers.push_back({g.buffer_name(b), to_string(x.dtype), to_string(x.role),
+                       std::vector<std::int64_t>(x.shape.span().begin(), x.shape.span().end()), to_string(x.layout),
+                       x.device});
+  }
+  auto& layers = out["layers"] = json::array();
+  for (LayerId l = 0; l < g.layers.size(); ++l) layers.push_back(g.layer_name(l));
+  auto& attrs = out["attrs"] = json::array();
+  for (const Attrs& a : g.attrs) attrs.push_back(attrs_to_json(a));
+  auto& parameters = out["parameters"] = json::array();
+  for (const Parameter& p : g.parameters)
+    parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale});
+  auto& tasks = out["tasks"] = json::array();
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    const Task& x = g.tasks[t];
+    tasks.push_back({to_string(x.kind), to_string(x.op), x.layer, x.attrs, x.device, x.micro_batch,
+                     std::vector<BufferId>(g.reads(t).begin(), g.reads(t).end()),
+                     std::vector<BufferId>(g.writes(t).begin(), g.writes(t).end())});
+  }
+  return out;
+}
+
+Graph graph_from_json(const json& in) {
+  if (in.at("format").get<int>() != kFormat)
+    fail_user("graph file: format {} is not known; this build reads format {}", in.at("format").get<int>(), kFormat);
+  Graph g;
+  g.model = in.at("model").get<std::string>();
+  g.parts = in.at("parts").get<std::uint32_t>();
+  g.losses = in.at("losses").get<std::vector<BufferId>>();
+  for (const json& row : in.at("buffers")) {
+    const auto dims = row.at(3).get<std::vector<std::int64_t>>();
+    const BufferId b =
+        g.add_buffer(row.at(0).get<std::string>(), Shape(dims), dtype_from_string(row.at(1).get<std::string>()),
+                     role_from_string(row.at(2).get<std::string>()));
+    g.buffers[b].layout = layout_from_string(row.at(4).get<std::string>());
+    g.buffers[b].device = row.at(5).get<std::uint16_t>();
+  }
+  for (const json& name : in.at("layers")) g.add_layer(name.get<std::string>());
+  g.attrs.clear();
+  for (const json& row : in.at("attrs")) g.attrs.push_back(attrs_from_json(row));
+  for (const json& row : in.at("parameters"))
+    g.parameters.push_back({.buffer = row.at(0).get<BufferId>(),
+                            .gradient = row.at(1).get<BufferId>(),
+                            .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()}});
+  for (const json& row : in.at("tasks")) {
+    const auto reads = row.at(6).get<std::vector<BufferId>>(), writes = row.at(7).get<std::vector<BufferId>>();
+    const TaskId t =
+        g.add_task(kind_from_string(row.at(0).get<std::string>()), op_from_string(row.at(1).get<std::string>()),
+                   row.at(2).get<LayerId>(), row.at(3).get<AttrsId>(), reads, writes);
+    g.tasks[t].device = row.at(4).get<std::uint16_t>();
+    g.tasks[t].micro_batch = row.at(5).get<std::uint32_t>();
+  }
+  return g;
+}
+
+// Runs a reader and turns what it finds wrong with the text into the user's error.
+template <class Read>
+auto read_text(std::string_view text, const char* what, Read&& read) {
+  try {
+    return read(json::parse(text));
+  } catch (const json::exception& e) {
+    fail_user("{} file: it is damaged or no {} of ours: {}; save it again", what, what, e.what());
+  } catch (const InternalError& e) {
+    fail_user("{} file: its content does not hold together: {}; save it again", what, e.what());
+  }
+}
+
+}  // namespace
+
+std::string save_json(const Graph& graph) { return to_json(graph).dump(); }
+
+Graph load_graph_json(std::string_view text) {
+  return read_text(text, "graph", [](const json& in) {
+    Graph g = graph_from_json(in);
+    verify(g);
+    return g;
+  });
+}
+
+std::string save_json(const Plan& plan) {
+  json out = {{"schedule", plan.schedule},       {"offsets", plan.offsets},
+              {"arena_bytes", plan.arena_bytes}, {"persistent_bytes", plan.persistent_bytes},
+              {"live_bytes", plan.live_bytes},   {"graph", to_json(plan.graph)}};
+  auto& skipped = out["skipped"] = json::array();
+  for (const char s : plan.skipped) skipped.push_back(static_cast<int>(s));
+  auto& shares = out["shares"] = json::array();
+  for (const Share& s : plan.shares) shares.push_back({s.from, s.to});
+  auto& lanes = out["lanes"] = json::array();
+  for (const Lane& lane : plan.lanes) lanes.push_back({{"device", lane.device}, {"tasks", lane.tasks}});
+  return out.dump();
+}
+
+Plan load_plan_json(std::string_view text) {
+  return read_text(text, "plan", [](const json& in) {
+    Plan plan;
+    plan.graph = graph_from_json(in.at("graph"));
+    plan.schedule = in.at("schedule").get<std::string>();
+    plan.offsets = in.at("offsets").get<std::vector<std::uint64_t>>();
+    plan.arena_bytes = in.at("arena_bytes").get<std::uint64_t>();
+    plan.persistent_bytes = in.at("persistent_bytes").get<std::uint64_t>();
+    plan.live_bytes = in.at("live_bytes").get<std::uint64_t>();
+    for (const json& s : in.at("skipped")) plan.skipped.push_back(static_cast<char>(s.get<int>()));
+    for (const json& row : in.at("shares"))
+      plan.shares.push_back({row.at(0).get<BufferId>(), row.at(1).get<BufferId>()});
+    for (const json& row : in.at("lanes"))
+      plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>()});
+    verify(plan);
+    return plan;
+  });
+}
+
+std::string save_json(const Trace& trace) {
+  json out = {{"step_ns", trace.step_ns}};
+  auto& spans = out["spans"] = json::array();
+  for (const Span& s : trace.spans) spans.push_back({s.task, s.lane, s.begin_ns, s.end_ns});
+  return out.dump();
+}
+
+Trace load_trace_json(std::string_view text) {
+  return read_text(text, "trace", [](const json& in) {
+    Trace trace;
+    trace.step_ns = in.at("step_ns").get<std::int64_t>();
+    for (const json& row : in.at("spans"))
+      trace.spans.push_back({row.at(0).get<TaskId>(), row.at(1).get<std::uint32_t>(), row.at(2).get<std::int64_t>(),
+                             row.at(3).get<std::int64_t>()});
+    return trace;
+  });
+}
+
+}  // namespace overtake

@@ -1,0 +1,109 @@
+#include "graph/plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace overtake {
+
+HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
+  const std::size_t n = plan.graph.tasks.size();
+  HappensBefore order;
+  order.lanes = plan.lanes.size();
+  order.lane_of.assign(n, kNone);
+  order.place_of.assign(n, kNone);
+  order.seen.assign(n * order.lanes, 0);
+  for (std::uint32_t l = 0; l < order.lanes; ++l) {
+    const auto& tasks = plan.lanes[l].tasks;
+    for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+      order.lane_of[tasks[i]] = l;
+      order.place_of[tasks[i]] = i;
+    }
+  }
+
+  // Walk the lanes as an executor would; a task's clock is the largest of its predecessors', each counted as seen.
+  const auto absorb = [&](TaskId into, TaskId before) {
+    for (std::size_t l = 0; l < order.lanes; ++l) {
+      auto& mine = order.seen[std::size_t{into} * order.lanes + l];
+      mine = std::max(mine, order.seen[std::size_t{before} * order.lanes + l]);
+    }
+    auto& own = order.seen[std::size_t{into} * order.lanes + order.lane_of[before]];
+    own = std::max(own, order.place_of[before] + 1);
+  };
+  std::vector<char> done(n, 0);
+  std::vector<std::size_t> head(order.lanes, 0);
+  const auto can_run = [&](TaskId before) { return done[before] || order.lane_of[before] == kNone; };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t l = 0; l < order.lanes; ++l) {
+      const auto& tasks = plan.lanes[l].tasks;
+      for (; head[l] < tasks.size() && std::ranges::all_of(deps.of(tasks[head[l]]), can_run); ++head[l]) {
+        const TaskId t = tasks[head[l]];
+        if (head[l] > 0) absorb(t, tasks[head[l] - 1]);
+        for (const TaskId before : deps.of(t))
+          if (order.lane_of[before] != kNone) absorb(t, before);
+        done[t] = 1;
+        order.topological.push_back(t);
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t l = 0; l < order.lanes; ++l)
+    OVERTAKE_CHECK(head[l] == plan.lanes[l].tasks.size(), "deadlock: lane {} waits for ever at task {}", l,
+                   plan.graph.task_name(plan.lanes[l].tasks[head[l]]));
+  return order;
+}
+
+std::vector<BufferUse> buffer_uses(const Plan& plan) {
+  const Graph& g = plan.graph;
+  std::vector<BufferUse> uses(g.buffers.size());
+  for (const Lane& lane : plan.lanes) {
+    for (const TaskId t : lane.tasks) {
+      for (const BufferId b : g.reads(t)) {
+        if (b == kNone) continue;
+        uses[b].is_used = true;
+        if (uses[b].readers.empty() || uses[b].readers.back() != t) uses[b].readers.push_back(t);
+      }
+      for (const BufferId b : g.writes(t)) {
+        if (b == kNone) continue;
+        uses[b].is_used = true;
+        uses[b].writer = t;
+      }
+    }
+  }
+  for (BufferId b = 0; b < uses.size(); ++b) {
+    const Role role = g.buffers[b].role;
+    uses[b].is_whole_step = is_persistent(role) || role == Role::input || role == Role::output;
+    // Persistent buffers keep their place in every plan of a graph, used there or not.
+    if (is_persistent(role)) uses[b].is_used = true;
+  }
+  return uses;
+}
+
+namespace {
+
+// Every use of `a` is certain to have ended when `b` is written; `except` may be the one that writes it.
+bool is_dead_before(const HappensBefore& order, const BufferUse& a, const BufferUse& b, bool may_die_in_writing) {
+  if (a.is_whole_step || b.is_whole_step || b.writer == kNone) return false;
+  const auto has_ended = [&](TaskId t) {
+    return order.is_before(t, b.writer) || (may_die_in_writing && t == b.writer);
+  };
+  return (a.writer == kNone || has_ended(a.writer)) && std::ranges::all_of(a.readers, has_ended);
+}
+
+}  // namespace
+
+bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
+                     BufferId b) {
+  const auto is_declared = [&](BufferId from, BufferId to) {
+    return std::binary_search(plan.shares.begin(), plan.shares.end(), Share{from, to});
+  };
+  const auto is_allowed = [&](BufferId from, BufferId to) {
+    const bool declared = is_declared(from, to);
+    if (declared && plan.graph.tasks[uses[to].writer].op == Op::reshape) return true;
+    return is_dead_before(order, uses[from], uses[to], declared);
+  };
+  return is_allowed(a, b) || is_allowed(b, a);
+}
+
+}  // namespace overtake

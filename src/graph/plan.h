@@ -1,0 +1,88 @@
+#pragma once
+// Plan: a graph with a lane and a place in it for each task and an offset for each buffer. Simulator and executors take
+// a Plan and give a Trace.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace overtake {
+
+// A sequence of tasks on one device that run one after the other: a stream, or a thread with its cores.
+struct Lane {
+  std::uint16_t device = 0;
+  std::vector<TaskId> tasks;
+};
+
+// A result that lies on the bytes of an operand of the task that writes it: computed in place, or a view.
+struct Share {
+  BufferId from = kNone;
+  BufferId to = kNone;
+  auto operator<=>(const Share&) const = default;
+};
+
+struct Plan {
+  Graph graph;
+  std::string schedule;  // how the lanes were filled, for people
+  std::vector<Lane> lanes;
+  // Bytes from the start of the device's arena, per buffer; buffers that live across steps come first. Empty until
+  // memory is planned.
+  std::vector<std::uint64_t> offsets;
+  std::vector<Share> shares;  // sorted
+  std::uint64_t persistent_bytes = 0;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t live_bytes = 0;  // the largest sum of live bytes at one moment: no placement can be smaller
+  // A plan of part of the graph (forward only): tasks not in `lanes` do not run. Empty means all run.
+  std::vector<char> skipped;
+
+  bool is_planned(TaskId t) const { return skipped.empty() || !skipped[t]; }
+};
+
+void verify(const Plan& plan);
+std::string save_json(const Plan& plan);
+Plan load_plan_json(std::string_view text);
+
+// Which task is certain to have ended when another starts, by lane order and by dependencies: for each task and lane,
+// how many of that lane's tasks.
+struct HappensBefore {
+  std::size_t lanes = 0;
+  std::vector<std::uint32_t> lane_of;   // per task; kNone if it does not run
+  std::vector<std::uint32_t> place_of;  // index in its lane
+  std::vector<std::uint32_t> seen;      // [task][lane]
+  std::vector<TaskId> topological;      // one order in which all could run
+  bool is_before(TaskId a, TaskId b) const { return place_of[a] < seen[std::size_t{b} * lanes + lane_of[a]]; }
+};
+HappensBefore happens_before(const Plan& plan, const Dependencies& deps);
+
+// Who touches a buffer during a step.
+struct BufferUse {
+  bool is_used = false;
+  bool is_whole_step = false;  // lives from before the step to after it: inputs, outputs, weights, states
+  TaskId writer = kNone;
+  std::vector<TaskId> readers;
+};
+std::vector<BufferUse> buffer_uses(const Plan& plan);
+
+// Whether two used buffers may lie on common bytes: one is dead before the other is written, or dies in writing the
+// other by a declared Share, or one is a view of the other.
+bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
+                     BufferId b);
+
+// What a run of a plan took: times in nanoseconds from the start of the step.
+struct Span {
+  TaskId task = 0;
+  std::uint32_t lane = 0;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+struct Trace {
+  std::vector<Span> spans;
+  std::int64_t step_ns = 0;
+};
+std::string save_json(const Trace& trace);
+Trace load_trace_json(std::string_view text);
+
+}  // namespace overtake

@@ -1,0 +1,128 @@
+// What must hold for any graph and any plan. A failure here is a bug in a pass, so it is an InternalError; loading from
+// a file turns it into the user's.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/plan.h"
+
+namespace overtake {
+namespace {
+
+void verify_operands(const Graph& g) {
+  std::vector<TaskId> writer(g.buffers.size(), kNone);
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    const Task& task = g.tasks[t];
+    OVERTAKE_CHECK(std::size_t{task.first_read} + task.reads + task.writes <= g.operands.size(),
+                   "task {}: operands out of range", t);
+    OVERTAKE_CHECK(task.layer < g.layers.size() && task.attrs < g.attrs.size(), "task {}: layer or attributes", t);
+    for (const BufferId b : g.reads(t))
+      OVERTAKE_CHECK(b == kNone || b < g.buffers.size(), "task {} reads unknown buffer {}", g.task_name(t), b);
+    for (const BufferId b : g.writes(t)) {
+      if (b == kNone) continue;
+      OVERTAKE_CHECK(b < g.buffers.size(), "task {} writes unknown buffer {}", g.task_name(t), b);
+      OVERTAKE_CHECK(writer[b] == kNone, "buffer {} is written by {} and by {}", g.buffer_name(b),
+                     g.task_name(writer[b]), g.task_name(t));
+      OVERTAKE_CHECK(g.buffers[b].role != Role::input, "task {} writes the input {}", g.task_name(t), g.buffer_name(b));
+      writer[b] = t;
+    }
+  }
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    for (const BufferId b : g.reads(t))
+      OVERTAKE_CHECK(
+          b == kNone || writer[b] != kNone || is_persistent(g.buffers[b].role) || g.buffers[b].role == Role::input,
+          "task {} reads {}, which nothing writes", g.task_name(t), g.buffer_name(b));
+}
+
+void verify_acyclic(const Graph& g) {
+  const Dependencies deps = dependencies(g), next = reversed(deps);
+  std::vector<std::uint32_t> waiting(g.tasks.size());
+  std::vector<TaskId> ready;
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    if ((waiting[t] = static_cast<std::uint32_t>(deps.of(t).size())) == 0) ready.push_back(t);
+  std::size_t done = 0;
+  while (!ready.empty()) {
+    const TaskId t = ready.back();
+    ready.pop_back();
+    ++done;
+    for (const TaskId after : next.of(t))
+      if (--waiting[after] == 0) ready.push_back(after);
+  }
+  if (done == g.tasks.size()) return;
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    OVERTAKE_CHECK(waiting[t] == 0, "task {} waits for itself", g.task_name(t));
+}
+
+void verify_lanes(const Plan& plan) {
+  const Graph& g = plan.graph;
+  std::vector<char> seen(g.tasks.size(), 0);
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
+    for (const TaskId t : plan.lanes[l].tasks) {
+      OVERTAKE_CHECK(t < g.tasks.size() && !seen[t], "lane {}: task {} is unknown or planned twice", l, t);
+      OVERTAKE_CHECK(g.tasks[t].device == plan.lanes[l].device, "task {} is on a lane of another device",
+                     g.task_name(t));
+      seen[t] = 1;
+    }
+  }
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    OVERTAKE_CHECK(seen[t] || !plan.is_planned(t), "task {} is on no lane", g.task_name(t));
+}
+
+// Walks the lanes the way an executor does; a lane whose head waits for ever is a deadlock.
+void verify_progress(const Plan& plan, const Dependencies& deps) {
+  const Graph& g = plan.graph;
+  std::vector<char> done(g.tasks.size(), 0);
+  std::vector<std::size_t> head(plan.lanes.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
+      const auto& tasks = plan.lanes[l].tasks;
+      const auto is_done = [&](TaskId before) { return done[before] || !plan.is_planned(before); };
+      while (head[l] < tasks.size() && std::ranges::all_of(deps.of(tasks[head[l]]), is_done)) {
+        done[tasks[head[l]++]] = 1;
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l)
+    OVERTAKE_CHECK(head[l] == plan.lanes[l].tasks.size(), "deadlock: lane {} waits for ever at task {}", l,
+                   g.task_name(plan.lanes[l].tasks[head[l]]));
+}
+
+// Buffers on common bytes must be ordered: all uses of one before the first write of the other, or be declared to
+// share. Sweeping over offsets keeps the pairs looked at to those that do overlap.
+void verify_memory(const Plan& plan, const HappensBefore& order) {
+  const Graph& g = plan.graph;
+  const std::vector<BufferUse> uses = buffer_uses(plan);
+  std::vector<BufferId> placed;
+  for (BufferId b = 0; b < g.buffers.size(); ++b)
+    if (uses[b].is_used && g.bytes(b) > 0) placed.push_back(b);
+  std::sort(placed.begin(), placed.end(), [&](BufferId a, BufferId b) { return plan.offsets[a] < plan.offsets[b]; });
+  std::vector<BufferId> open;
+  for (const BufferId b : placed) {
+    const std::uint64_t begin = plan.offsets[b], end = begin + static_cast<std::uint64_t>(g.bytes(b));
+    OVERTAKE_CHECK(end <= plan.arena_bytes, "buffer {} lies beyond the arena", g.buffer_name(b));
+    std::erase_if(open, [&](BufferId a) { return plan.offsets[a] + static_cast<std::uint64_t>(g.bytes(a)) <= begin; });
+    for (const BufferId a : open)
+      OVERTAKE_CHECK(may_share_bytes(plan, order, uses, a, b), "buffers {} and {} are live at once on the same bytes",
+                     g.buffer_name(a), g.buffer_name(b));
+    open.push_back(b);
+  }
+}
+
+}  // namespace
+
+void verify(const Graph& graph) {
+  verify_operands(graph);
+  verify_acyclic(graph);
+}
+
+void verify(const Plan& plan) {
+  verify(plan.graph);
+  verify_lanes(plan);
+  const Dependencies deps = dependencies(plan.graph);
+  verify_progress(plan, deps);
+  if (!plan.offsets.empty()) verify_memory(plan, happens_before(plan, deps));
+}
+
+}  // namespace overtake

@@ -1,0 +1,62 @@
+// y = function(gamma * (x - mean) * rstd + beta + residual?), statistics per channel over N, H, W
+// forward:     reads x, residual?, gamma, beta, running_mean, running_var
+//              writes y, mean, rstd, running_mean, running_var
+// weight_grad: reads x, dy, y?, mean, rstd, gamma, beta      writes dgamma, dbeta, dz?
+//              (dz = dy where the function let through: the residual's gradient; y only where there is a residual)
+// input_grad:  reads x, dy or dz, mean, rstd, gamma, beta, dgamma, dbeta      writes dx
+// attributes:  eps, momentum, function ("none" or "relu"), training (0: use the running statistics), masked (input_grad
+//              only: 1 when its gradient is dz already)
+// The input gradient needs both sums of the weight gradient, so here dW is on the critical path.
+
+#include "ops/rules.h"
+
+namespace overtake {
+namespace {
+
+OpForm form(std::span<const TensorType> inputs, const Attrs&) {
+  const TensorType& x = inputs[0];
+  expect_rank(x, 4, "the input");
+  if (inputs[1].is_present && inputs[1].shape != x.shape)
+    fail_shape("the residual is {}, the input {}", to_string(inputs[1].shape), to_string(x.shape));
+  const Shape c = {x.shape[1]};
+  OpForm f;
+  f.parameters = {{"weight", c, Role::weight, {Init::Kind::ones}},
+                  {"bias", c, Role::weight, {}},
+                  {"running_mean", c, Role::state, {}},
+                  {"running_var", c, Role::state, {Init::Kind::ones}}};
+  f.outputs = {{"", x.shape, x.dtype}, {"mean", c}, {"rstd", c}};
+  return f;
+}
+
+void gradient(Gradient& g) {
+  const BufferId x = g.in(0), dy = g.grad_out(0), gamma = g.in(2), beta = g.in(3), mean = g.out(1), rstd = g.out(2);
+  Attrs attrs = g.graph().attrs_of(g.forward());
+  const bool has_function = attrs.text("function") != "none", has_residual = g.in(1) != kNone;
+  const BufferId dgamma = g.grad_in(2), dbeta = g.grad_in(3);
+  BufferId dz = kNone;
+  if (has_residual && has_function) {
+    dz = g.grad_in(1);
+    if (dz == kNone) dz = g.temporary("dz", g.graph().buffers[x].shape, g.graph().buffers[x].dtype);
+  } else if (has_residual && g.wants(1)) {
+    g.pass(1, dy);
+  }
+  g.emit(Kind::weight_grad, {x, dy, dz != kNone ? g.out(0) : kNone, mean, rstd, gamma, beta}, {dgamma, dbeta, dz});
+  if (!g.wants(0)) return;
+  attrs.set("masked", std::int64_t{dz != kNone});
+  const BufferId reads[] = {x, dz != kNone ? dz : dy, mean, rstd, gamma, beta, dgamma, dbeta}, dx = g.grad_in(0);
+  g.emit(Kind::input_grad, Op::batch_norm, attrs, reads, {&dx, 1});
+}
+
+std::vector<InPlace> in_place(const Task& t) {
+  if (t.kind == Kind::forward) return {{1, 0}};      // y over the residual
+  if (t.kind == Kind::weight_grad) return {{1, 2}};  // dz over dy
+  return {{1, 0}};                                   // dx over dy or dz
+}
+
+}  // namespace
+
+OpTraits batch_norm_traits() {
+  return {.op = Op::batch_norm, .form = form, .gradient = gradient, .in_place = in_place};
+}
+
+}  // namespace overtake

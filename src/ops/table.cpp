@@ -1,0 +1,46 @@
+// The one table of all ops.
+
+#include <array>
+
+#include "ops/op.h"
+#include "ops/rules.h"
+
+namespace overtake {
+
+const OpTraits& traits(Op op) {
+  static const std::array<OpTraits, kOpCount> table = [] {
+    std::array<OpTraits, kOpCount> all{};
+    for (const OpTraits& t :
+         {linear_traits(),      matmul_traits(),     conv2d_traits(),        batch_norm_traits(), layer_norm_traits(),
+          group_norm_traits(),  activation_traits(), add_traits(),           mul_traits(),        concat_traits(),
+          slice_traits(),       reshape_traits(),    transpose_traits(),     max_pool_traits(),   avg_pool_traits(),
+          global_pool_traits(), softmax_traits(),    attention_traits(),     embedding_traits(),  dropout_traits(),
+          lstm_traits(),        gru_traits(),        cross_entropy_traits(), mse_traits(),        sum_traits(),
+          reorder_traits(),     clip_norm_traits(),  sgd_traits(),           adamw_traits()})
+      all[static_cast<std::size_t>(t.op)] = t;
+    return all;
+  }();
+  return table[static_cast<std::size_t>(op)];
+}
+
+Work work_of(const Graph& graph, TaskId id) {
+  const Task& task = graph.tasks[id];
+  Work work;
+  double written = 0;
+  for (const BufferId b : graph.reads(id))
+    if (b != kNone) work.bytes += static_cast<double>(graph.bytes(b));
+  for (const BufferId b : graph.writes(id)) {
+    if (b == kNone || graph.buffers[b].role == Role::scratch) continue;
+    work.bytes += static_cast<double>(graph.bytes(b));
+    written += static_cast<double>(graph.buffers[b].shape.elements());
+  }
+  const auto flops = traits(task.op).flops;
+  work.flops = flops != nullptr ? flops(graph, task) : written;
+  return work;
+}
+
+void expect_rank(const TensorType& x, std::size_t rank, const char* what) {
+  if (x.shape.rank != rank) fail_shape("{} must have {} dimensions, but is {}", what, rank, to_string(x.shape));
+}
+
+}  // namespace overtake

@@ -1,0 +1,135 @@
+#include "passes/fuse.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/op.h"
+
+namespace overtake {
+namespace {
+
+class Fuser {
+ public:
+  Fuser(const Graph& old, Graph& g)
+      : old_(old), graph_(g), writer_(old.buffers.size(), kNone), readers_(old.buffers.size(), 0) {
+    for (TaskId t = 0; t < old.tasks.size(); ++t) {
+      for (const BufferId b : old.reads(t))
+        if (b != kNone) ++readers_[b];
+      for (const BufferId b : old.writes(t))
+        if (b != kNone && !is_persistent(old.buffers[b].role)) writer_[b] = t;
+    }
+    absorbed_.assign(old.tasks.size(), 0);
+    fused_.assign(old.tasks.size(), {});
+  }
+
+  void run() {
+    for (TaskId t = 0; t < old_.tasks.size(); ++t) find(t);
+    for (TaskId t = 0; t < old_.tasks.size(); ++t)
+      if (!absorbed_[t]) place(t);
+  }
+
+ private:
+  // What stands at a task's place after fusion; op is that of `root`.
+  struct Fused {
+    TaskId root = kNone;
+    BufferId residual = kNone;
+    std::string function = "none";
+  };
+
+  // The task that writes b, if it is of this op, nobody but one reader sees b, and it is still free.
+  TaskId producer(BufferId b, Op op) const {
+    const TaskId t = b == kNone ? kNone : writer_[b];
+    const bool fits = t != kNone && old_.tasks[t].op == op && readers_[b] == 1 && !absorbed_[t] &&
+                      fused_[t].root == kNone && old_.buffers[b].role == Role::activation;
+    return fits ? t : kNone;
+  }
+
+  void find(TaskId t) {
+    const Task& task = old_.tasks[t];
+    if (task.op == Op::add) {
+      find_residual(t, t, "none");
+    } else if (task.op == Op::activation) {
+      const std::string& function = old_.attrs_of(task).text("function");
+      const BufferId x = old_.reads(t)[0];
+      if (function == "relu") {
+        if (const TaskId norm = producer(x, Op::batch_norm); norm != kNone) return join(t, {norm, kNone, function});
+        const TaskId add = x == kNone ? kNone : writer_[x];
+        // An add that was joined with its norm already takes the function too.
+        if (add != kNone && fused_[add].root != kNone && old_.tasks[add].op == Op::add && readers_[x] == 1) {
+          const Fused inner = fused_[add];
+          fused_[add] = {};
+          absorbed_[add] = 1;
+          fused_[t] = {inner.root, inner.residual, function};
+          return;
+        }
+      }
+      const TaskId linear = producer(x, Op::linear);
+      if (linear != kNone && !old_.attrs_of(old_.tasks[linear]).has("function")) join(t, {linear, kNone, function});
+    }
+  }
+
+  // y = norm(x) + residual: of two norms the later one takes the add, so that its sum is there in time.
+  void find_residual(TaskId add, TaskId at, const std::string& function) {
+    const BufferId a = old_.reads(add)[0], b = old_.reads(add)[1];
+    if (old_.buffers[a].shape != old_.buffers[b].shape || a == b) return;
+    TaskId norm_a = producer(a, Op::batch_norm), norm_b = producer(b, Op::batch_norm);
+    if (norm_a != kNone && norm_b != kNone) (norm_a > norm_b ? norm_b : norm_a) = kNone;
+    const TaskId norm = norm_a != kNone ? norm_a : norm_b;
+    if (norm != kNone) join(at, {norm, norm == norm_a ? b : a, function});
+  }
+
+  void join(TaskId at, const Fused& fused) {
+    absorbed_[fused.root] = 1;
+    fused_[at] = fused;
+  }
+
+  void place(TaskId t) {
+    const Fused& fused = fused_[t];
+    const TaskId root_id = fused.root == kNone ? t : fused.root;
+    const Task& root = old_.tasks[root_id];
+    std::vector<BufferId> reads(old_.reads(root_id).begin(), old_.reads(root_id).end());
+    std::vector<BufferId> writes(old_.writes(root_id).begin(), old_.writes(root_id).end());
+    AttrsId attrs = root.attrs;
+    if (fused.root != kNone) {
+      Attrs joined = old_.attrs_of(root);
+      joined.set("function", fused.function);
+      attrs = graph_.add_attrs(joined);
+      const BufferId y = old_.writes(t)[0];
+      if (root.op == Op::batch_norm)
+        reads[1] = fused.residual;
+      else if (!derivative_uses_output(fused.function))
+        writes.push_back(writes[0]);  // what the linear itself made stays, as what the derivative needs
+      writes[0] = y;
+    }
+    graph_.add_task(root.kind, root.op, root.layer, attrs, reads, writes);
+  }
+
+  const Graph& old_;
+  Graph& graph_;
+  std::vector<TaskId> writer_;
+  std::vector<std::uint32_t> readers_;
+  std::vector<char> absorbed_;
+  std::vector<Fused> fused_;
+};
+
+}  // namespace
+
+Graph fuse(Graph graph) {
+  const Graph old = graph;
+  graph.tasks.clear();
+  graph.operands.clear();
+  Fuser(old, graph).run();
+  return graph;
+}
+
+double bytes_saved(const Graph& before, const Graph& after) {
+  const auto moved = [](const Graph& g) {
+    double bytes = 0;
+    for (TaskId t = 0; t < g.tasks.size(); ++t)
+      if (g.tasks[t].kind == Kind::forward) bytes += work_of(g, t).bytes;
+    return bytes;
+  };
+  return moved(before) - moved(after);
+}
+
+}  // namespace overtake

@@ -1,0 +1,89 @@
+#include "passes/layout.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+bool is_image(const Graph& g, BufferId b) {
+  return b != kNone && g.buffers[b].shape.rank == 4 && !is_persistent(g.buffers[b].role);
+}
+
+// A trained tensor may be used like an image; a convolution's own weight is none.
+bool is_image_operand(const Graph& g, const Task& task, std::size_t read, BufferId b) {
+  return b != kNone && g.buffers[b].shape.rank == 4 && !(task.op == Op::conv2d && read == 1);
+}
+
+class LayoutChooser {
+ public:
+  LayoutChooser(const Graph& old, Graph& g, const Target& target) : old_(old), graph_(g), target_(target) {}
+
+  void run() {
+    for (BufferId b = 0; b < graph_.buffers.size(); ++b)
+      if (graph_.buffers[b].role == Role::input && is_image(graph_, b))
+        graph_.buffers[b].layout = channels_last_layout();
+    for (TaskId t = 0; t < old_.tasks.size(); ++t) place(t);
+  }
+
+ private:
+  void place(TaskId t) {
+    const Task& task = old_.tasks[t];
+    std::vector<BufferId> reads(old_.reads(t).begin(), old_.reads(t).end());
+    const std::vector<BufferId> writes(old_.writes(t).begin(), old_.writes(t).end());
+    const Layout layout = wanted(task, reads);
+    for (std::size_t i = 0; i < reads.size(); ++i)
+      if (is_image_operand(graph_, task, i, reads[i]) && graph_.buffers[reads[i]].layout != layout)
+        reads[i] = reordered(reads[i], layout, task.layer);
+    for (const BufferId b : writes)
+      if (is_image(graph_, b)) graph_.buffers[b].layout = layout;
+    const TaskId id = graph_.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
+    graph_.tasks[id].micro_batch = task.micro_batch;
+    graph_.tasks[id].device = task.device;
+  }
+
+  Layout wanted(const Task& task, const std::vector<BufferId>& reads) const {
+    switch (target_.image_layout(old_, task)) {
+      case ImageLayout::channels_last:
+        return channels_last_layout();
+      case ImageLayout::follow:
+        for (std::size_t i = 0; i < reads.size(); ++i)
+          if (is_image_operand(graph_, task, i, reads[i]) && !is_plain(graph_.buffers[reads[i]].layout))
+            return graph_.buffers[reads[i]].layout;
+        return plain_layout(4);
+      case ImageLayout::plain:
+        return plain_layout(4);
+    }
+    return plain_layout(4);
+  }
+
+  // The same values in another layout; made once however many tasks want it.
+  BufferId reordered(BufferId from, const Layout& layout, LayerId layer) {
+    BufferId& to = made_.try_emplace({from, to_string(layout)}, kNone).first->second;
+    if (to != kNone) return to;
+    const Buffer source = graph_.buffers[from];
+    to = graph_.add_buffer(fmt::format("{}.{}", graph_.buffer_name(from), to_string(layout)), source.shape,
+                           source.dtype, Role::activation);
+    graph_.buffers[to].layout = layout;
+    graph_.add_task(Kind::forward, Op::reorder, layer, 0, {from}, {to});
+    return to;
+  }
+
+  const Graph& old_;
+  Graph& graph_;
+  const Target& target_;
+  std::map<std::pair<BufferId, std::string>, BufferId> made_;
+};
+
+}  // namespace
+
+Graph choose_layouts(Graph graph, const Target& target) {
+  const Graph old = graph;
+  graph.tasks.clear();
+  graph.operands.clear();
+  LayoutChooser(old, graph, target).run();
+  return graph;
+}
+
+}  // namespace overtake

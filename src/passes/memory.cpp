@@ -1,0 +1,236 @@
+#include "passes/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "ops/op.h"
+
+namespace overtake {
+namespace {
+
+std::uint64_t aligned(std::int64_t bytes) {
+  return (static_cast<std::uint64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Buffers on the same bytes, one computed from the other: the unit of placement.
+struct Slot {
+  std::vector<BufferId> buffers;
+  std::uint64_t bytes = 0;
+  bool is_whole_step = false;
+  TaskId first_write = kNone;
+  std::vector<std::uint32_t> last_use;  // per lane: one more than the place of the last task that touches it
+  std::uint32_t born = 0, dies = 0;     // in the topological order
+};
+
+class MemoryPlanner {
+ public:
+  explicit MemoryPlanner(Plan& plan)
+      : plan_(plan),
+        graph_(plan.graph),
+        order_(happens_before(plan, dependencies(plan.graph))),
+        uses_(buffer_uses(plan)) {
+    slot_of_.assign(graph_.buffers.size(), kNone);
+  }
+
+  void run() {
+    make_slots();
+    describe_slots();
+    plan_.offsets.assign(graph_.buffers.size(), 0);
+    std::uint64_t base = 0;
+    const auto place_fixed = [&](bool persistent) {
+      for (BufferId b = 0; b < graph_.buffers.size(); ++b) {
+        if (!uses_[b].is_whole_step || is_persistent(graph_.buffers[b].role) != persistent) continue;
+        plan_.offsets[b] = base;
+        base += aligned(graph_.bytes(b));
+      }
+      return base;
+    };
+    plan_.persistent_bytes = place_fixed(true);
+    place_fixed(false);
+
+    const std::vector<std::uint64_t> placed = best_packing();
+    std::uint64_t top = 0;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      if (slots_[s].is_whole_step) {
+        for (const BufferId b : slots_[s].buffers) plan_.offsets[b] = plan_.offsets[slots_[s].buffers[0]];
+        continue;
+      }
+      for (const BufferId b : slots_[s].buffers) plan_.offsets[b] = base + placed[s];
+      top = std::max(top, placed[s] + slots_[s].bytes);
+    }
+    plan_.arena_bytes = base + top;
+    plan_.live_bytes = base + largest_live_sum();
+    std::sort(plan_.shares.begin(), plan_.shares.end());
+  }
+
+ private:
+  bool is_before_or_same(TaskId a, TaskId b) const { return a == b || order_.is_before(a, b); }
+
+  // Nobody but task t, as the reader of `from`, touches this slot at the time of t or later.
+  bool dies_in(const Slot& slot, BufferId from, TaskId t) const {
+    return std::ranges::all_of(slot.buffers, [&](BufferId b) {
+      const auto has_ended = [&](TaskId u) { return order_.is_before(u, t) || (u == t && b == from); };
+      return (uses_[b].writer == kNone || has_ended(uses_[b].writer)) &&
+             std::ranges::all_of(uses_[b].readers, has_ended);
+    });
+  }
+
+  void make_slots() {
+    for (BufferId b = 0; b < graph_.buffers.size(); ++b)
+      if (uses_[b].is_used && uses_[b].is_whole_step) new_slot(b);
+    for (const TaskId t : order_.topological) {
+      const Task& task = graph_.tasks[t];
+      const auto in_place = traits(task.op).in_place;
+      if (in_place != nullptr)
+        for (const InPlace pair : in_place(task))
+          try_share(t, graph_.reads(t)[pair.read], graph_.writes(t)[pair.write]);
+      for (const BufferId b : graph_.writes(t))
+        if (b != kNone && slot_of_[b] == kNone) new_slot(b);
+    }
+  }
+
+  void new_slot(BufferId b) {
+    slot_of_[b] = static_cast<std::uint32_t>(slots_.size());
+    Slot slot;
+    slot.buffers = {b};
+    slot.bytes = aligned(graph_.bytes(b));
+    slot.is_whole_step = uses_[b].is_whole_step;
+    slots_.push_back(slot);
+  }
+
+  void try_share(TaskId t, BufferId from, BufferId to) {
+    if (from == kNone || to == kNone || slot_of_[to] != kNone || uses_[to].is_whole_step) return;
+    Slot& slot = slots_[slot_of_[from]];
+    const bool is_view = graph_.tasks[t].op == Op::reshape;
+    const bool fits = graph_.bytes(from) == graph_.bytes(to);
+    OVERTAKE_CHECK(!is_view || fits, "a view of another size: task {}", graph_.task_name(t));
+    if (!is_view && (!fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
+    slot_of_[to] = slot_of_[from];
+    // A view shows the same values as every buffer it lies on that is still alive.
+    for (const BufferId member : slot.buffers)
+      if (is_view && member != from) plan_.shares.push_back({member, to});
+    slot.buffers.push_back(to);
+    plan_.shares.push_back({from, to});
+  }
+
+  void describe_slots() {
+    std::vector<std::uint32_t> position(graph_.tasks.size(), 0);
+    for (std::uint32_t i = 0; i < order_.topological.size(); ++i) position[order_.topological[i]] = i;
+    for (Slot& slot : slots_) {
+      slot.last_use.assign(order_.lanes, 0);
+      slot.first_write = uses_[slot.buffers[0]].writer;
+      if (slot.is_whole_step) continue;
+      slot.born = slot.dies = position[slot.first_write];
+      const auto touch = [&](TaskId t) {
+        auto& last = slot.last_use[order_.lane_of[t]];
+        last = std::max(last, order_.place_of[t] + 1);
+        slot.dies = std::max(slot.dies, position[t]);
+      };
+      for (const BufferId b : slot.buffers) {
+        touch(uses_[b].writer);
+        for (const TaskId t : uses_[b].readers) touch(t);
+      }
+    }
+  }
+
+  bool ends_before(const Slot& a, const Slot& b) const {
+    for (std::size_t l = 0; l < order_.lanes; ++l)
+      if (a.last_use[l] > order_.seen[std::size_t{b.first_write} * order_.lanes + l]) return false;
+    return true;
+  }
+  bool conflicts(const Slot& a, const Slot& b) const { return !ends_before(a, b) && !ends_before(b, a); }
+
+  // Puts the slots down one by one in the given order, each into the smallest gap that holds it.
+  std::vector<std::uint64_t> pack(const std::vector<std::uint32_t>& sequence) const {
+    std::vector<std::uint64_t> offset(slots_.size(), 0);
+    std::vector<std::uint32_t> placed;  // by offset
+    for (const std::uint32_t s : sequence) {
+      const Slot& slot = slots_[s];
+      std::uint64_t end_of_last = 0, best = 0, best_gap = ~std::uint64_t{0};
+      for (const std::uint32_t other : placed) {
+        if (!conflicts(slot, slots_[other])) continue;
+        if (offset[other] > end_of_last) {
+          const std::uint64_t gap = offset[other] - end_of_last;
+          if (gap >= slot.bytes && gap < best_gap) {
+            best_gap = gap;
+            best = end_of_last;
+          }
+        }
+        end_of_last = std::max(end_of_last, offset[other] + slots_[other].bytes);
+      }
+      offset[s] = best_gap == ~std::uint64_t{0} ? end_of_last : best;
+      const auto at = std::lower_bound(placed.begin(), placed.end(), offset[s],
+                                       [&](std::uint32_t other, std::uint64_t o) { return offset[other] < o; });
+      placed.insert(at, s);
+    }
+    return offset;
+  }
+
+  // Several orders of putting down; the lowest top wins.
+  std::vector<std::uint64_t> best_packing() const {
+    std::vector<std::uint32_t> sequence;
+    for (std::uint32_t s = 0; s < slots_.size(); ++s)
+      if (!slots_[s].is_whole_step) sequence.push_back(s);
+    const auto length = [&](std::uint32_t s) { return slots_[s].dies - slots_[s].born; };
+    const auto area = [&](std::uint32_t s) {
+      return static_cast<double>(length(s)) * static_cast<double>(slots_[s].bytes);
+    };
+    const std::uint64_t floor = largest_live_sum();
+    std::vector<std::uint64_t> best;
+    std::uint64_t best_top = ~std::uint64_t{0};
+    const auto attempt = [&](auto&& is_earlier) {
+      if (best_top == floor) return;
+      std::stable_sort(sequence.begin(), sequence.end(), is_earlier);
+      std::vector<std::uint64_t> offsets = pack(sequence);
+      std::uint64_t top = 0;
+      for (const std::uint32_t s : sequence) top = std::max(top, offsets[s] + slots_[s].bytes);
+      if (top >= best_top) return;
+      best_top = top;
+      best = std::move(offsets);
+    };
+    attempt([&](auto a, auto b) { return slots_[a].bytes > slots_[b].bytes; });
+    attempt([&](auto a, auto b) { return area(a) > area(b); });
+    attempt([&](auto a, auto b) { return length(a) > length(b); });
+    attempt([&](auto a, auto b) { return slots_[a].born < slots_[b].born; });
+    attempt([&](auto a, auto b) { return slots_[a].dies > slots_[b].dies; });
+    if (best.empty()) best.assign(slots_.size(), 0);
+    return best;
+  }
+
+  std::uint64_t largest_live_sum() const {
+    std::vector<std::int64_t> change(order_.topological.size() + 1, 0);
+    for (const Slot& slot : slots_) {
+      if (slot.is_whole_step) continue;
+      change[slot.born] += static_cast<std::int64_t>(slot.bytes);
+      change[slot.dies + 1] -= static_cast<std::int64_t>(slot.bytes);
+    }
+    std::int64_t live = 0, largest = 0;
+    for (const std::int64_t c : change) largest = std::max(largest, live += c);
+    return static_cast<std::uint64_t>(largest);
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  HappensBefore order_;
+  std::vector<BufferUse> uses_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> slot_of_;
+};
+
+}  // namespace
+
+Plan place_memory(Plan plan, std::optional<std::uint64_t> cap) {
+  plan.shares.clear();
+  MemoryPlanner(plan).run();
+  if (cap && plan.arena_bytes > *cap)
+    fail_user("--memory-cap: {} is below what {} needs with schedule {}: {} ({} bytes); raise the cap or lower --batch",
+              format_bytes(static_cast<std::int64_t>(*cap)), plan.graph.model, plan.schedule,
+              format_bytes(static_cast<std::int64_t>(plan.arena_bytes)), plan.arena_bytes);
+  return plan;
+}
+
+bool has_memory(const Plan& plan) { return plan.offsets.size() == plan.graph.buffers.size(); }
+
+}  // namespace overtake

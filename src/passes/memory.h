@@ -1,0 +1,19 @@
+#pragma once
+// Static offsets for every buffer of a plan: the peak is known before anything runs.
+
+#include <cstdint>
+#include <optional>
+
+#include "graph/plan.h"
+
+namespace overtake {
+
+inline constexpr std::uint64_t kAlignment = 64;
+
+// Weights and states first, then what the host writes and reads, then the rest, each of which lives from its first
+// write to its last use in the order the lanes guarantee. Results are put on their operand's bytes where the op allows
+// it and nobody needs the operand any more. A user error if the whole is over the cap.
+Plan place_memory(Plan plan, std::optional<std::uint64_t> cap = {});
+bool has_memory(const Plan& plan);
+
+}  // namespace overtake

@@ -1,0 +1,81 @@
+#pragma once
+// A pass is a pure function State -> State (Graph -> Graph, or Plan -> Plan) with a name, something it needs to hold
+// before, and something it grants to hold after. One runner runs them all.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/plan.h"
+
+namespace overtake {
+
+template <class State>
+struct Pass {
+  std::string name;
+  std::function<State(State)> run;
+  std::function<bool(const State&)> needs = nullptr;   // null: nothing
+  std::function<bool(const State&)> grants = nullptr;  // null: nothing beyond verify()
+};
+
+// What happened to one pass.
+struct PassRecord {
+  std::string name;
+  double ms = 0;
+  bool skipped = false;
+  bool changed = false;
+};
+
+struct RunnerOptions {
+  std::set<std::string> skip;                          // by name; for experiments
+  std::function<void(const std::string&)> print = {};  // called with the text of the state where a pass changed it
+};
+
+class PassRunner {
+ public:
+  explicit PassRunner(RunnerOptions options = {}) : options_(std::move(options)) {}
+
+  // Runs one pass: checks what it needs, times it, verifies the result and what it grants.
+  template <class State>
+  State run(const Pass<State>& pass, State state);
+
+  const std::vector<PassRecord>& records() const { return records_; }
+
+ private:
+  RunnerOptions options_;
+  std::vector<PassRecord> records_;
+};
+
+inline const Graph& graph_of(const Graph& g) { return g; }
+inline const Graph& graph_of(const Plan& p) { return p.graph; }
+
+template <class State>
+State PassRunner::run(const Pass<State>& pass, State state) {
+  PassRecord record{.name = pass.name};
+  if (options_.skip.contains(pass.name)) {
+    record.skipped = true;
+    records_.push_back(record);
+    return state;
+  }
+  OVERTAKE_CHECK(!pass.needs || pass.needs(state), "pass {}: what it needs does not hold", pass.name);
+  const std::string before = options_.print ? print(graph_of(state)) : "";
+  const auto start = std::chrono::steady_clock::now();
+  state = pass.run(std::move(state));
+  record.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  verify(state);
+  OVERTAKE_CHECK(!pass.grants || pass.grants(state), "pass {}: what it grants does not hold", pass.name);
+  if (options_.print) {
+    const std::string after = print(graph_of(state));
+    record.changed = after != before;
+    if (record.changed) options_.print(fmt::format("after {} ({:.2f} ms):\n{}", pass.name, record.ms, after));
+  }
+  records_.push_back(record);
+  return state;
+}
+
+}  // namespace overtake

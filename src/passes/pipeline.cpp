@@ -1,0 +1,40 @@
+#include "passes/pipeline.h"
+
+#include "passes/differentiate.h"
+#include "passes/fuse.h"
+#include "passes/layout.h"
+#include "passes/precision.h"
+#include "passes/weights.h"
+
+namespace overtake {
+
+std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOptions& options) {
+  std::vector<Pass<Graph>> passes;
+  // Fusing comes first: on the forward graph alone patterns are small, and each op's own gradient rule then fuses the
+  // backward as well.
+  passes.push_back({"fuse", fuse, is_forward_only});
+  // Before layouts, so that casts are laid out like everything else.
+  if (options.bf16) passes.push_back({"bf16", use_bf16, is_forward_only});
+  // Before differentiation: a gradient lies like its value, and a reorder has a gradient like any other op.
+  passes.push_back({"layout", [&target](Graph g) { return choose_layouts(std::move(g), target); }, is_forward_only});
+  passes.push_back({"differentiate", differentiate, is_forward_only, is_differentiated});
+  // Before updates, whose states lie like the weight.
+  passes.push_back(
+      {"store_weights", [&target](Graph g) { return store_weights(std::move(g), target); }, is_differentiated});
+  passes.push_back({"updates", [settings = options.optimizer](Graph g) { return add_updates(std::move(g), settings); },
+                    is_differentiated, has_updates});
+  for (const Pass<Graph>& pass : options.extra) passes.push_back(pass);
+  // After everything that may still change who reads a weight.
+  passes.push_back({"pack_weights", [&target](Graph g) { return pack_weights(std::move(g), target); }, has_updates});
+  // Last: scratch depends on the final form of each task.
+  passes.push_back({"scratch", [&target](Graph g) { return add_scratch(std::move(g), target); }, has_updates});
+  return passes;
+}
+
+Graph build_training_graph(Graph graph, const Target& target, const PipelineOptions& options, PassRunner& runner) {
+  graph.parts = options.parts;
+  for (const Pass<Graph>& pass : training_passes(target, options)) graph = runner.run(pass, std::move(graph));
+  return graph;
+}
+
+}  // namespace overtake

@@ -1,0 +1,61 @@
+#include "passes/precision.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+// Ops whose kernels take float32 weights, or get a bfloat16 copy where their target wants one.
+bool takes_weights(Op op) {
+  switch (op) {
+    case Op::linear:
+    case Op::conv2d:
+    case Op::batch_norm:
+    case Op::layer_norm:
+    case Op::group_norm:
+    case Op::embedding:
+    case Op::lstm:
+    case Op::gru:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Graph use_bf16(Graph g) {
+  const Graph old = g;
+  g.tasks.clear();
+  g.operands.clear();
+  std::map<BufferId, BufferId> cast_of;
+  for (TaskId t = 0; t < old.tasks.size(); ++t) {
+    const Task& task = old.tasks[t];
+    std::vector<BufferId> reads(old.reads(t).begin(), old.reads(t).end());
+    for (BufferId& b : reads) {
+      if (b == kNone || g.buffers[b].dtype != DType::f32) continue;
+      const Role role = g.buffers[b].role;
+      const bool is_target = task.op == Op::mse && role == Role::input;
+      if ((role != Role::input || is_target) && (role != Role::weight || takes_weights(task.op))) continue;
+      BufferId& cast = cast_of.try_emplace(b, kNone).first->second;
+      if (cast == kNone) {
+        cast = g.add_buffer(old.buffer_name(b) + ".bf16", Shape(g.buffers[b].shape), DType::bf16, Role::activation);
+        g.add_task(Kind::forward, Op::reorder, task.layer, 0, {b}, {cast});
+      }
+      b = cast;
+    }
+    // The first result, and what linear keeps from before its function, are activations; the others are statistics.
+    const auto writes = old.writes(t);
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      const bool is_activation = i == 0 || (i == 1 && task.op == Op::linear);
+      Buffer& b = g.buffers[writes[i]];
+      if (is_activation && b.role == Role::activation && b.dtype == DType::f32) b.dtype = DType::bf16;
+    }
+    g.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
+  }
+  return g;
+}
+
+}  // namespace overtake

@@ -1,0 +1,71 @@
+#include "passes/weights.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace overtake {
+
+Graph store_weights(Graph g, const Target& target) {
+  std::vector<BufferId> weight_of(g.buffers.size(), kNone);  // per gradient
+  for (const Parameter& p : g.parameters)
+    if (p.gradient != kNone) weight_of[p.gradient] = p.buffer;
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    const Task& task = g.tasks[t];
+    for (std::size_t i = 0; i < task.writes; ++i) {
+      const BufferId gradient = g.writes(t)[i];
+      if (gradient == kNone || g.buffers[gradient].role != Role::weight_gradient) continue;
+      const auto format = target.weight_format(g, task, task.reads + i);
+      // A weight with several users has several gradients, which must lie alike to be added: it stays plain.
+      if (!format || weight_of[gradient] == kNone) continue;
+      g.buffers[gradient].layout = format->layout;
+      g.buffers[weight_of[gradient]].layout = format->layout;
+    }
+  }
+  return g;
+}
+
+Graph pack_weights(Graph g, const Target& target) {
+  const Graph old = g;
+  g.tasks.clear();
+  g.operands.clear();
+  std::map<std::pair<BufferId, std::string>, BufferId> made;
+  for (TaskId t = 0; t < old.tasks.size(); ++t) {
+    const Task& task = old.tasks[t];
+    std::vector<BufferId> reads(old.reads(t).begin(), old.reads(t).end());
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (reads[i] == kNone || g.buffers[reads[i]].role != Role::weight || task.kind == Kind::update) continue;
+      const auto format = target.weight_format(old, task, i);
+      const Buffer stored = g.buffers[reads[i]];
+      if (!format || *format == OperandFormat{stored.dtype, stored.layout}) continue;
+      const std::string key = fmt::format("{}.{}", to_string(format->layout), to_string(format->dtype));
+      BufferId& packed = made.try_emplace({reads[i], key}, kNone).first->second;
+      if (packed == kNone) {
+        packed = g.add_buffer(fmt::format("{}.{}", g.buffer_name(reads[i]), key), stored.shape, format->dtype,
+                              Role::activation);
+        g.buffers[packed].layout = format->layout;
+        // Named after the weight. Its kind is the user's, so that a forward-only plan has what it needs and no more.
+        g.add_task(task.kind, Op::reorder, g.add_layer(std::string(g.buffer_name(reads[i]))), 0, {reads[i]}, {packed});
+      }
+      reads[i] = packed;
+    }
+    const TaskId id = g.add_task(task.kind, task.op, task.layer, task.attrs, reads, old.writes(t));
+    g.tasks[id].micro_batch = task.micro_batch;
+    g.tasks[id].device = task.device;
+  }
+  return g;
+}
+
+Graph add_scratch(Graph g, const Target& target) {
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    const std::int64_t bytes = target.scratch_bytes(g, g.tasks[t]);
+    if (bytes == 0) continue;
+    const BufferId scratch = g.add_buffer(fmt::format("{}.scratch", g.task_name(t)), {bytes}, DType::u8, Role::scratch);
+    std::vector<BufferId> reads(g.reads(t).begin(), g.reads(t).end()), writes(g.writes(t).begin(), g.writes(t).end());
+    writes.push_back(scratch);
+    g.set_operands(t, reads, writes);
+  }
+  return g;
+}
+
+}  // namespace overtake

@@ -1,0 +1,69 @@
+#pragma once
+// Samples to train on. A dataset is immutable and sample i is always the same, so any order of samples can be replayed.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace overtake {
+
+enum class InputForm : std::uint8_t {
+  values,  // float: images, features
+  tokens,  // int32: ids in [0, classes) of a vocabulary
+};
+
+enum class LabelForm : std::uint8_t {
+  class_per_sample,    // one int32 in [0, classes)
+  class_per_position,  // label_dims int32 in [0, classes): the next token
+  targets,             // label_dims float: regression
+};
+
+enum class Split : std::uint8_t { train, test };
+
+// What one sample is. Images are logically [C, H, W] and in memory H, W, C.
+struct SampleForm {
+  InputForm input = InputForm::values;
+  std::vector<std::int64_t> input_dims = {};  // images [C, H, W], features [F], tokens [S]
+  LabelForm label = LabelForm::class_per_sample;
+  std::vector<std::int64_t> label_dims = {};  // empty for class_per_sample
+  std::int64_t classes = 0;                   // labels are below it; 0 for targets
+  std::int64_t vocabulary = 0;                // tokens are below it; 0 for values
+};
+
+std::int64_t input_elements(const SampleForm& form);
+std::int64_t label_elements(const SampleForm& form);
+
+// Where a batch is written, sample after sample: the pointer for the input's form and the one for the label's form are
+// set and have room for all samples, the others are not looked at.
+struct BatchView {
+  float* values = nullptr;         // [B, H, W, C] or [B, F]
+  std::int32_t* tokens = nullptr;  // [B, S]
+  std::int32_t* labels = nullptr;  // [B] or [B, label_dims...]
+  float* targets = nullptr;        // [B, label_dims...]
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual std::int64_t size() const = 0;
+  virtual const SampleForm& form() const = 0;
+  // Writes the samples of `indices`, each in [0, size()). Any number of threads may call it at once.
+  virtual void fill(std::span<const std::int64_t> indices, const BatchView& out) const = 0;
+};
+
+// Opens what `spec` (the text of --data) names:
+//   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else $OVERTAKE_DATA, else Debian's package
+//   npy:X.npy,Y.npy[,XT,YT]   arrays [N, ...]; the test split is XT, YT, else every tenth sample of X, Y
+//   text:FILE                 bytes as tokens; the test split is the last tenth of the file
+//   synthetic[:N]             N training samples (4096) with something to learn, a pure function of `seed`
+// `wanted` is what the model takes. Dimensions that are one are not compared, and data with fewer classes or a smaller
+// vocabulary than the model's is fine; form() of the result then says what the model said. Empty input_dims mean: as
+// the data has them (not for text and synthetic, which take them from the model). Where data and model do not fit: a
+// user error that shows both.
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed);
+
+}  // namespace overtake

@@ -1,0 +1,67 @@
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "train/data_sources.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::int64_t kVocabulary = 256;
+
+// Windows of a text, one behind the other: S tokens and, one on, their S labels.
+class TextDataset final : public Dataset {
+ public:
+  TextDataset(SampleForm form, std::string text) : form_(std::move(form)), text_(std::move(text)) {}
+
+  std::int64_t size() const override { return (std::ssize(text_) - 1) / input_elements(form_); }
+  const SampleForm& form() const override { return form_; }
+
+  void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
+    const std::int64_t length = input_elements(form_);
+    std::int32_t* token = out.tokens;  // [B, S]
+    std::int32_t* label = out.labels;  // [B, S]
+    for (const std::int64_t index : indices) {
+      const char* window = text_.data() + index * length;
+      for (std::int64_t i = 0; i < length; ++i) {
+        *token++ = static_cast<unsigned char>(window[i]);
+        *label++ = static_cast<unsigned char>(window[i + 1]);
+      }
+    }
+  }
+
+ private:
+  SampleForm form_;
+  std::string text_;  // of this split
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_text(const SourceRequest& request) {
+  if (request.argument.empty()) fail_user("{}: no file; write text:FILE", request.where);
+  if (request.wanted.input != InputForm::tokens || request.wanted.input_dims.empty()) {
+    fail_user("{}: a text is for models that take tokens, this one takes {}; choose other data or another model",
+              request.where, describe(request.wanted));
+  }
+  SampleForm form = fit_form({.input = InputForm::tokens,
+                              .input_dims = request.wanted.input_dims,
+                              .label = LabelForm::class_per_position,
+                              .label_dims = request.wanted.input_dims,
+                              .classes = kVocabulary,
+                              .vocabulary = kVocabulary},
+                             request);
+  std::string text = read_file(request.argument);
+  const std::size_t whole = text.size(), train = whole - whole / 10;
+  text = request.split == Split::train ? text.substr(0, train) : text.substr(train);
+  const std::int64_t needed = input_elements(form) + 1;
+  if (std::ssize(text) < needed) {
+    fail_user(
+        "{}: the {} part has {} of the file's {} bytes, fewer than one window of {}; give a longer text or a shorter "
+        "sequence",
+        request.where, request.split == Split::train ? "training" : "test", text.size(), whole, needed);
+  }
+  return std::make_unique<TextDataset>(std::move(form), std::move(text));
+}
+
+}  // namespace overtake

@@ -1,0 +1,91 @@
+#pragma once
+// Session: a model made ready to train on a device. It compiles the graph, chooses a schedule, holds the weights, and
+// runs steps.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost/profile.h"
+#include "exec/executor.h"
+#include "passes/pipeline.h"
+#include "train/loader.h"
+#include "train/planning.h"
+#include "train/safetensors.h"
+
+namespace overtake {
+
+struct SessionOptions {
+  OptimizerSettings optimizer;
+  ScheduleChoice schedule = ScheduleChoice::automatic;
+  std::string device = "cpu";  // or "null"
+  bool bf16 = false;
+  unsigned threads = 0;  // 0: all cores
+  unsigned parts = 0;    // pieces that sums are cut into; 0: as many as cores. Another number may change last bits.
+  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> memory_cap;
+  std::set<std::string> skip_passes;
+  std::vector<Pass<Graph>> extra_passes;
+  std::function<void(const std::string&)> print_passes = {};  // gets the graph whenever a pass changed it
+  std::function<void(const std::string&)> note = {};          // gets lines for the user: what was chosen, and why
+};
+
+struct StepResult {
+  float loss = 0;
+  float counted = 0;  // rows that count, for the accuracy
+  float correct = 0;
+  Trace trace;
+};
+
+class Session {
+ public:
+  Session(Graph forward, SessionOptions options);
+
+  // One training step on a batch, or on what the input buffers hold.
+  StepResult step(const HostBatch& batch, float learning_rate);
+  StepResult step(float learning_rate);
+  // Forward only, with running statistics and without dropout; changes nothing.
+  StepResult evaluate(const HostBatch& batch);
+  StepResult evaluate();
+  // Random numbers of a sensible range into every input, for measuring.
+  void fill_inputs(std::uint64_t seed);
+
+  const Plan& plan() const { return executor_->plan(0); }
+  const Graph& graph() const { return plan().graph; }
+  std::uint64_t peak_bytes() const { return plan().arena_bytes; }
+  std::uint64_t steps_done() const { return steps_; }
+  const std::vector<PassRecord>& passes() const { return passes_; }
+  Executor& executor() { return *executor_; }
+  // What the model takes, for opening data.
+  SampleForm sample_form() const;
+  std::int64_t batch() const;
+
+  // Starts the weights anew from the seed.
+  void initialise();
+  // Everything that lives across steps, by name, in row-major order.
+  std::vector<NamedTensor> tensors() const;
+  // Takes all of them; a user error lists what is missing, too much or of another shape. Nothing is changed then.
+  void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
+  // Over all weights in their order in the model.
+  std::uint64_t weights_hash() const;
+  // Name of the first task that made a number that is not finite; see Executor.
+  std::string find_non_finite();
+
+ private:
+  void write_batch(const HostBatch& batch);
+  StepResult result_of(Trace trace) const;
+  std::vector<BufferId> inputs() const;
+
+  SessionOptions options_;
+  std::vector<PassRecord> passes_;
+  std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
+  std::uint64_t steps_ = 0;
+};
+
+// The name under which a parameter is stored, and its shape there: grouped convolutions are stored as PyTorch does.
+std::vector<std::int64_t> stored_dims(const Buffer& buffer);
+
+}  // namespace overtake
