@@ -1,6 +1,8 @@
 // y = x0 + x1 + ..., from left to right
 // any kind: reads x0, x1, ...   writes y
 
+#include <algorithm>
+
 #include "ops/rules.h"
 
 namespace overtake {
@@ -8,7 +10,8 @@ namespace {
 
 std::vector<InPlace> in_place(const Task& t) {
   std::vector<InPlace> all;
-  for (std::uint8_t i = 0; i < t.reads; ++i) all.push_back({i, 0});
+  const auto reads = std::min<std::size_t>(t.reads, 256);  // those that an InPlace can name
+  for (std::size_t i = 0; i < reads; ++i) all.push_back({static_cast<std::uint8_t>(i), 0});
   return all;
 }
 

@@ -157,7 +157,7 @@ bool is_forward_only(const Graph& graph) {
 }
 
 bool is_differentiated(const Graph& graph) {
-  return std::ranges::any_of(graph.tasks, [](const Task& t) { return t.kind == Kind::weight_grad; });
+  return std::ranges::any_of(graph.parameters, [](const Parameter& p) { return p.gradient != kNone; });
 }
 
 Graph differentiate(Graph graph) {

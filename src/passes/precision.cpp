@@ -7,18 +7,20 @@
 namespace overtake {
 namespace {
 
-// Ops whose kernels take float32 weights, or get a bfloat16 copy where their target wants one.
-bool takes_weights(Op op) {
+// Whether a weight at this place is one of the op's own: its kernels take it as float32, or get a bfloat16 copy where
+// their target wants one. A trained tensor at another place is used like an activation.
+bool is_own_weight(Op op, std::size_t read) {
   switch (op) {
     case Op::linear:
     case Op::conv2d:
-    case Op::batch_norm:
     case Op::layer_norm:
     case Op::group_norm:
     case Op::embedding:
     case Op::lstm:
     case Op::gru:
-      return true;
+      return read >= 1;  // after x
+    case Op::batch_norm:
+      return read >= 2;  // after x and the residual
     default:
       return false;
   }
@@ -34,11 +36,12 @@ Graph use_bf16(Graph g) {
   for (TaskId t = 0; t < old.tasks.size(); ++t) {
     const Task& task = old.tasks[t];
     std::vector<BufferId> reads(old.reads(t).begin(), old.reads(t).end());
-    for (BufferId& b : reads) {
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      BufferId& b = reads[i];
       if (b == kNone || g.buffers[b].dtype != DType::f32) continue;
       const Role role = g.buffers[b].role;
       const bool is_target = task.op == Op::mse && role == Role::input;
-      if ((role != Role::input || is_target) && (role != Role::weight || takes_weights(task.op))) continue;
+      if ((role != Role::input || is_target) && (role != Role::weight || is_own_weight(task.op, i))) continue;
       BufferId& cast = cast_of.try_emplace(b, kNone).first->second;
       if (cast == kNone) {
         cast = g.add_buffer(old.buffer_name(b) + ".bf16", Shape(g.buffers[b].shape), DType::bf16, Role::activation);

@@ -12,7 +12,7 @@ namespace overtake {
 
 enum class InputForm : std::uint8_t {
   values,  // float: images, features
-  tokens,  // int32: ids in [0, classes) of a vocabulary
+  tokens,  // int32: ids in [0, vocabulary)
 };
 
 enum class LabelForm : std::uint8_t {
@@ -56,14 +56,16 @@ class Dataset {
 };
 
 // Opens what `spec` (the text of --data) names:
-//   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else $OVERTAKE_DATA, else Debian's package
+//   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else
+//                             $OVERTAKE_DATA/fashion-mnist, else Debian's /usr/share/datasets/fashion-mnist
 //   npy:X.npy,Y.npy[,XT,YT]   arrays [N, ...]; the test split is XT, YT, else every tenth sample of X, Y
 //   text:FILE                 bytes as tokens; the test split is the last tenth of the file
 //   synthetic[:N]             N training samples (4096) with something to learn, a pure function of `seed`
-// `wanted` is what the model takes. Dimensions that are one are not compared, and data with fewer classes or a smaller
-// vocabulary than the model's is fine; form() of the result then says what the model said. Empty input_dims mean: as
-// the data has them (not for text and synthetic, which take them from the model). Where data and model do not fit: a
-// user error that shows both.
+// In npy, bytes are pixels and become [0, 1]; images may be [N, C, H, W] or, where the model tells them apart, [N, H,
+// W, C]. `wanted` is what the model takes. Dimensions that are one are not compared, and data with fewer classes or a
+// smaller vocabulary than the model's is fine; form() of the result then says what the model said. Empty input_dims
+// mean: as the data has them (not for text and synthetic, which take them from the model). Where data and model do not
+// fit: a user error that shows both.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed);
 
 }  // namespace overtake

@@ -21,9 +21,10 @@ constexpr std::int64_t kGrid = 8;           // cells along each side of an image
 constexpr std::int64_t kFeatureCells = 64;  // of other inputs
 constexpr float kRootThree = 1.7320508f;    // uniform in [-kRootThree, kRootThree) has variance 1
 constexpr float kHalfPower = 0.70710678f;   // signal and noise have half of the variance each
+constexpr std::size_t kNoisePool = 1 << 18, kNoiseBlock = 1 << 11;
 
 // What a draw is for: keeps the streams of one seed apart.
-enum class Purpose : std::uint64_t { label = 1, pattern, noise, sequence };
+enum class Purpose : std::uint64_t { label = 1, pattern, noise_pool, noise, sequence };
 
 class Draws {
  public:
@@ -74,6 +75,17 @@ std::vector<std::int32_t> cells_of(const SampleForm& form) {
   return cells;
 }
 
+// kNoisePool + kNoiseBlock numbers. Samples take their noise from random places in it, a block at a time: made anew for
+// each sample it would cost more than the rest of a fast training step.
+std::vector<float> noise_pool(const Draws& draws) {
+  std::vector<float> noise(kNoisePool + kNoiseBlock);
+  for (std::size_t first = 0; first < noise.size(); first += 4) {
+    const auto words = draws.of_world(Purpose::noise_pool, 0, static_cast<std::int64_t>(first));
+    for (std::size_t j = 0; j < 4; ++j) noise[first + j] = kHalfPower * centred(words[j]);
+  }
+  return noise;
+}
+
 // Images and features: a pattern (of the class, or a mix weighted by the targets) plus noise, of variance 1 together.
 class SyntheticValues final : public Dataset {
  public:
@@ -82,7 +94,8 @@ class SyntheticValues final : public Dataset {
         samples_(samples),
         draws_(draws),
         cells_(cells_of(form_)),
-        cell_count_(*std::max_element(cells_.begin(), cells_.end()) + 1) {}
+        cell_count_(*std::max_element(cells_.begin(), cells_.end()) + 1),
+        noise_(noise_pool(draws)) {}
 
   std::int64_t size() const override { return samples_; }
   const SampleForm& form() const override { return form_; }
@@ -124,16 +137,14 @@ class SyntheticValues final : public Dataset {
     }
   }
 
-  // out: [H, W, C] or [F]. 16 random bits are enough for noise: eight elements for one draw.
+  // out: [H, W, C] or [F]
   void fill_noisy(std::int64_t sample, const std::vector<float>& signal, float* out) const {
-    constexpr float step = kHalfPower * kRootThree * 0x1p-15f;
-    for (std::size_t first = 0; first < cells_.size(); first += 8) {
+    for (std::size_t first = 0; first < cells_.size(); first += kNoiseBlock) {
       const auto words = draws_.of_sample(Purpose::noise, sample, static_cast<std::int64_t>(first));
-      const std::size_t count = std::min<std::size_t>(8, cells_.size() - first);
+      const float* noise = noise_.data() + words[0] % kNoisePool;
+      const std::size_t count = std::min(kNoiseBlock, cells_.size() - first);
       for (std::size_t j = 0; j < count; ++j) {
-        const std::uint32_t bits = (words[j / 2] >> (j % 2 * 16)) & 0xFFFFu;
-        const float noise = (static_cast<float>(bits) - 32767.5f) * step;
-        out[first + j] = signal[static_cast<std::size_t>(cells_[first + j])] + noise;
+        out[first + j] = signal[static_cast<std::size_t>(cells_[first + j])] + noise[j];
       }
     }
   }
@@ -143,6 +154,7 @@ class SyntheticValues final : public Dataset {
   Draws draws_;
   std::vector<std::int32_t> cells_;  // [H, W, C] or [F]
   std::int64_t cell_count_;
+  std::vector<float> noise_;
 };
 
 // Tokens. To predict: seven of eight follow from the one before by a fixed rule. To classify: half of them are one of

@@ -58,8 +58,8 @@ WrittenTensors write_safetensors(AtomicFile& out, std::span<const NamedTensor> t
 WrittenTensors write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                                  const TensorMetadata& metadata = {});
 
-// The whole file in memory, checked: a damaged or foreign one, or one with an element type above not listed, is a user
-// error that names the file and the tensor.
+// The whole file in memory, checked: a damaged or foreign one, or one with an element type that is not a StoredType, is
+// a user error that names the file and the tensor.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 // The tensor of that name, or nullptr.

@@ -21,8 +21,8 @@ struct SamplerOptions {
   std::int64_t batch = 1;  // samples per batch
   std::uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last =
-      true;  // leave out the samples of an epoch that do not fill a batch; training does, evaluation does not
+  // Leave out the samples of an epoch that do not fill a batch: training does, evaluation does not.
+  bool drop_last = true;
 };
 
 class Sampler {

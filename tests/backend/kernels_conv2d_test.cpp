@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/bf16.h"
@@ -261,6 +262,27 @@ TYPED_TEST(Conv, RunsGiveTheSameBits) {
     }
     EXPECT_EQ(results[0], results[2]);
     EXPECT_EQ(results[1], results[3]);
+  }
+}
+
+TYPED_TEST(Conv, OneObjectRunsOnSeveralThreads) {
+  const ConvShape s = with_type<TypeParam>(shapes()[2]);
+  const auto x = random_values<TypeParam>(x_count(s), 1);
+  const auto bias = random_values<float>(s.out_channels, 3);
+  const ConvForward conv(s);
+  const auto w = in_layout<TypeParam>(random_values<TypeParam>(w_count(s), 2), conv.weight_layout(), s);
+  std::vector<std::vector<TypeParam>> results(3, std::vector<TypeParam>(size(y_count(s))));
+  const auto run = [&](std::vector<TypeParam>& y) {
+    omp_set_num_threads(1);
+    Scratch scratch(conv.scratch_bytes());
+    for (int repeat = 0; repeat < 20; ++repeat) conv.run(x.data(), w.data(), bias.data(), y.data(), scratch.get());
+  };
+  run(results[0]);
+  std::thread first(run, std::ref(results[1])), second(run, std::ref(results[2]));
+  first.join();
+  second.join();
+  for (const auto& y : results) {
+    EXPECT_EQ(std::memcmp(y.data(), results[0].data(), y.size() * sizeof(TypeParam)), 0);
   }
 }
 

@@ -245,8 +245,8 @@ TEST(BatchNorm, EvaluationUsesRunningStatistics) {
   expect_close(y, want, 1e-6, 1);
 }
 
-TEST(BatchNorm, WideLayersGoThroughSeveralTiles) {
-  const std::int64_t rows = 11, channels = 2500;
+// Channels do not mix: the last three alone must give the same.
+void check_last_channels(std::int64_t rows, std::int64_t channels) {
   const auto x = random_tensor<float>(rows * channels, 1), dy = random_tensor<float>(rows * channels, 2);
   const auto gamma = random_tensor<float>(channels, 3), beta = random_tensor<float>(channels, 4);
   const BatchStatistics s = batch_statistics(x, rows, channels, 0.1f);
@@ -260,7 +260,6 @@ TEST(BatchNorm, WideLayersGoThroughSeveralTiles) {
   batch_norm_weight_grad(partials.data(), rows, channels, norm.rstd, dgamma.data(), dbeta.data(), 0, channels);
   batch_norm_input_grad(x.data(), dy.data(), norm, dgamma.data(), dbeta.data(), BatchNormMask::from_x, rows, channels,
                         dx.data(), 0, rows);
-  // Channels do not mix: the last three alone must give the same.
   const BatchCase last{rows, 3, false, true};
   const auto take = [&](const Floats& values) {
     Doubles taken;
@@ -275,6 +274,9 @@ TEST(BatchNorm, WideLayersGoThroughSeveralTiles) {
   expect_close(as_floats(take(y)), batch_norm_reference(last, xd, {}, gd, bd), 1e-5, 1);
   expect_close(as_floats(take(dx)), differences(xd, loss), 5e-5, 1);
 }
+
+TEST(BatchNorm, WideLayersGoThroughSeveralTiles) { check_last_channels(11, 2500); }
+TEST(BatchNorm, MediumLayersGoThroughSeveralChunks) { check_last_channels(300, 100); }
 
 // --- layer norm ---------------------------------------------------------------------------------------------------
 

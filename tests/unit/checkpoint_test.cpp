@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -220,45 +224,75 @@ TEST_F(DamagedCheckpoint, ForeignTensors) {
   EXPECT_TRUE(says(error(), {"no safetensors file"}));
 }
 
-// A child saves without pause until it is killed. Whatever the moment, the checkpoint is whole, its parts belong
-// together and it is not older than the last one that the child reported as saved.
-TEST(Checkpoint, SurvivesKillAtAnyMoment) {
-  constexpr int kills = 60;
-  const TemporaryFolder folder;
-  const fs::path path = folder.path() / "a";
-  save_checkpoint(path, state_of(0, 20000));
-  std::minstd_rand random(1);
-  std::uint64_t step = 0;
-  for (int kill_number = 0; kill_number < kills; ++kill_number) {
-    int reports[2];
-    ASSERT_EQ(::pipe(reports), 0);
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      for (std::uint64_t next = step + 1;; ++next) {
-        save_checkpoint(path, state_of(next, 20000));
-        if (::write(reports[1], &next, sizeof(next)) != sizeof(next)) ::_exit(1);
+// A process that saves checkpoint after checkpoint, from step `first` on, until it is killed; gone with this object.
+class SavingChild {
+ public:
+  SavingChild(const fs::path& path, std::uint64_t first, std::size_t elements) {
+    if (::pipe(reports_) != 0) throw std::runtime_error("no pipe");
+    process_ = ::fork();
+    if (process_ < 0) throw std::runtime_error("no process");
+    if (process_ == 0) {
+      for (std::uint64_t step = first;; ++step) {
+        save_checkpoint(path, state_of(step, elements));
+        if (::write(reports_[1], &step, sizeof(step)) != sizeof(step)) ::_exit(1);
       }
     }
-    ::close(reports[1]);
-    ::usleep(static_cast<useconds_t>(500 + random() % 20000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the child failed by itself";
-    std::uint64_t reported = step;
-    while (::read(reports[0], &reported, sizeof(reported)) == sizeof(reported)) {
-    }
-    ::close(reports[0]);
+    ::close(reports_[1]);
+  }
+  ~SavingChild() {
+    kill_now();
+    ::close(reports_[0]);
+  }
+  SavingChild(const SavingChild&) = delete;
+  SavingChild& operator=(const SavingChild&) = delete;
 
+  void kill_now() {
+    if (process_ < 0) return;
+    int status = 0;
+    ::kill(process_, SIGKILL);
+    EXPECT_EQ(::waitpid(std::exchange(process_, -1), &status, 0) > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+              SIGKILL)
+        << "the child ended by itself";
+  }
+
+  // The last step that it had saved when it was killed; `none` when there is no such step.
+  std::uint64_t last_reported(std::uint64_t none) const {
+    std::uint64_t step = none;
+    while (::read(reports_[0], &step, sizeof(step)) == sizeof(step)) {
+    }
+    return step;
+  }
+
+ private:
+  int reports_[2];
+  pid_t process_;
+};
+
+// Whatever the moment of the kill, the checkpoint is whole, its parts belong together and it is not older than the last
+// one that the child reported as saved.
+TEST(Checkpoint, SurvivesKillAtAnyMoment) {
+  constexpr int kills = 100;
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  std::uint64_t step = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  save_checkpoint(path, state_of(step, 20000));
+  const std::chrono::duration<double> one_save = std::chrono::steady_clock::now() - begin;
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<double> saves(0.1, 4);
+  for (int i = 0; i < kills; ++i) {
+    SavingChild child(path, step + 1, i % 2 == 0 ? 100 : 20000);
+    std::this_thread::sleep_for(one_save * saves(random));
+    child.kill_now();
+    const std::uint64_t reported = child.last_reported(step);
     const CheckpointState state = load_checkpoint(path);
     EXPECT_GE(state.step, reported);
     EXPECT_LE(state.step, reported + 1);
     expect_state(state, state.step);
-    if (::testing::Test::HasFailure()) return;
+    if (HasFailure()) return;
     step = state.step;
   }
-  EXPECT_GT(step, 10u) << "the child did save meanwhile";
+  EXPECT_GT(step, 0u) << "the children did save meanwhile";
   save_checkpoint(path, state_of(step));
   EXPECT_EQ(folder.file_count(), 2u) << "what the killed saves left is gone";
 }
@@ -268,11 +302,7 @@ TEST(Checkpoint, CanBeLoadedWhileAnotherProcessSaves) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "a";
   save_checkpoint(path, state_of(0));
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    for (std::uint64_t next = 1;; ++next) save_checkpoint(path, state_of(next));
-  }
+  const SavingChild child(path, 1, 1000);
   std::uint64_t last = 0;
   for (int i = 0; i < 300; ++i) {
     const CheckpointState state = load_checkpoint(path);
@@ -280,8 +310,6 @@ TEST(Checkpoint, CanBeLoadedWhileAnotherProcessSaves) {
     EXPECT_GE(state.step, last);
     last = state.step;
   }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
 }
 
 }  // namespace

@@ -111,6 +111,10 @@ TEST(File, CheckWritableFindsWhatCannotBeWritten) {
   const fs::path file = folder.write("file", "");
   EXPECT_TRUE(says(user_error([&] { check_writable(file / "a"); }), {"cannot create the folder", "choose"}));
   EXPECT_TRUE(says(user_error([&] { check_writable(folder.path()); }), {"it is a folder"}));
+}
+
+TEST(File, CheckWritableFindsMissingPermission) {
+  const TemporaryFolder folder;
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
   ASSERT_EQ(::chmod(folder.path().c_str(), 0500), 0);
   EXPECT_TRUE(says(user_error([&] { check_writable(folder.path() / "a"); }), {"cannot write: Permission denied"}));

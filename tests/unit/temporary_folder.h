@@ -32,6 +32,7 @@ class TemporaryFolder {
   // A file in the folder with this content.
   std::filesystem::path write(const std::string& name, std::string_view content) const {
     const std::filesystem::path path = path_ / name;
+    std::filesystem::remove(path);  // some file systems wait for the disk when a file is overwritten
     std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
     return path;
   }

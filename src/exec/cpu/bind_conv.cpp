@@ -41,6 +41,10 @@ std::vector<std::shared_ptr<const Kernel>> kernels_per_part(const TaskView& v) {
     const UnitRange r = part_range(batch, part, parts);
     auto& kernel = by_images[r.end - r.begin];
     if (!kernel) kernel = std::make_shared<const Kernel>(conv_part_shape(v.graph(), v.task(), r.end - r.begin));
+    OVERTAKE_CHECK(kernel->weight_layout() == operands(v.graph(), v.task()).weight->layout,
+                   "convolution {}: a part of {} images wants its weight laid out as {}, not {}",
+                   v.graph().layer_name(v.task().layer), r.end - r.begin, to_string(kernel->weight_layout()),
+                   to_string(operands(v.graph(), v.task()).weight->layout));
     all.push_back(kernel);
   }
   return all;
@@ -184,7 +188,7 @@ std::uint32_t conv_parts(const Graph& g, const Task& t) {
 }
 
 Layout conv_weight_layout(const Graph& g, const Task& t) {
-  // All parts take one weight, so it is laid out for the larger ones; oneDNN's choice does not depend on the batch.
+  // All parts take one weight, so it is laid out for the larger ones; the binding checks that the others agree.
   const std::uint32_t parts = conv_parts(g, t);
   const std::int64_t images = (operands(g, t).x->shape[0] + parts - 1) / parts;
   const kernels::ConvShape shape = conv_part_shape(g, t, images);

@@ -94,7 +94,9 @@ BoundTask batch_norm(const TaskView& v) {
 
 std::int64_t batch_norm_scratch(const TaskView& v) {
   if (v.kind() == Kind::input_grad) return 0;
-  return kernels::batch_norm_partials(rows_of(v.read(0)), v.read(0).shape[1]) * kFloat;
+  const std::int64_t rows = rows_of(v.read(0)), channels = v.read(0).shape[1];
+  return kFloat * (v.kind() == Kind::forward ? kernels::batch_norm_partials(rows, channels)
+                                             : kernels::batch_norm_grad_partials(rows, channels));
 }
 
 BoundTask layer_norm(const TaskView& v) {

@@ -1,10 +1,15 @@
 // Clipping and the optimizers. Weight, gradient and states lie alike, padding included, so updates are elementwise over
-// memory whatever the layout. A step whose loss is not finite changes no weight.
+// memory whatever the layout. A step whose loss is not finite changes no weight; a gradient that is not finite is not
+// applied, and makes the step's loss NaN, so that the host sees it.
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "exec/cpu/bindings.h"
 #include "kernels/cpu/block.h"
+#include "kernels/cpu/nan.h"
 #include "kernels/cpu/optimizer.h"
 
 namespace overtake {
@@ -17,13 +22,40 @@ constexpr std::int64_t kLeastBlocks = 8;
 std::int64_t stored_elements(const Buffer& b) { return padded_elements(b.layout, b.shape.span()); }
 
 // The losses a step stands or falls with; every gradient depends on them, so they are there in time.
-std::vector<const float*> losses_of(const TaskView& v) {
-  std::vector<const float*> all;
-  for (const BufferId b : v.graph().losses) all.push_back(reinterpret_cast<const float*>(v.address(b)));
-  return all;
-}
-bool are_finite(const std::vector<const float*>& losses) {
-  return std::ranges::all_of(losses, [](const float* loss) { return std::isfinite(*loss); });
+class StepHealth {
+ public:
+  explicit StepHealth(const TaskView& v) {
+    for (const BufferId b : v.graph().losses) losses_.push_back(reinterpret_cast<float*>(v.address(b)));
+  }
+  bool is_good() const {
+    return std::ranges::all_of(
+        losses_, [](float* loss) { return std::isfinite(std::atomic_ref(*loss).load(std::memory_order_relaxed)); });
+  }
+  void spoil() const {
+    for (float* loss : losses_)
+      std::atomic_ref(*loss).store(std::numeric_limits<float>::quiet_NaN(), std::memory_order_relaxed);
+  }
+
+ private:
+  std::vector<float*> losses_;
+};
+
+// An update in strips: each strip of the gradient is looked at while it is in the nearest cache anyway.
+// update(begin, end, args) works on blocks.
+template <class Update>
+BoundTask guarded_update(const TaskView& v, std::int64_t count, const float* grad, Update update) {
+  constexpr std::int64_t kStrip = 4;
+  const std::int64_t blocks = blocks_of(count);
+  return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
+                     [=, health = StepHealth(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+                       for (std::int64_t first = begin; first < end && health.is_good(); first += kStrip) {
+                         const std::int64_t last = std::min(first + kStrip, end);
+                         if (kernels::first_non_finite(grad, count, first, last) < 0)
+                           update(first, last, args);
+                         else
+                           health.spoil();
+                       }
+                     })};
 }
 
 BoundTask clip_norm(const TaskView& v) {
@@ -55,34 +87,30 @@ std::int64_t clip_norm_scratch(const TaskView& v) {
 const float* factor_of(const TaskView& v) { return v.has_read(2) ? v.in<float>(2) + 1 : nullptr; }
 
 BoundTask sgd(const TaskView& v) {
-  const std::int64_t count = stored_elements(v.write(0)), blocks = blocks_of(count);
+  const std::int64_t count = stored_elements(v.write(0));
   const auto momentum = static_cast<float>(v.attrs().real("momentum"));
   const auto decay = static_cast<float>(v.attrs().real("weight_decay"));
   const bool is_nesterov = v.attrs().integer("nesterov") != 0;
   const float *grad = v.in<float>(1), *factor = factor_of(v);
   float *weight = v.out<float>(0), *velocity = v.out<float>(1);
-  return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
-                     [=, losses = losses_of(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
-                       if (!are_finite(losses)) return;
-                       kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight,
-                                           velocity, nullptr, count, begin, end);
-                     })};
+  return guarded_update(v, count, grad, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+    kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight, velocity, nullptr,
+                        count, begin, end);
+  });
 }
 
 BoundTask adamw(const TaskView& v) {
-  const std::int64_t count = stored_elements(v.write(0)), blocks = blocks_of(count);
+  const std::int64_t count = stored_elements(v.write(0));
   const Attrs& a = v.attrs();
   const kernels::AdamWStep settings{0, a.real("beta1"), a.real("beta2"), a.real("eps"), a.real("weight_decay"), 0};
   const float *grad = v.in<float>(1), *factor = factor_of(v);
   float *weight = v.out<float>(0), *m = v.out<float>(1), *s = v.out<float>(2);
-  return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
-                     [=, losses = losses_of(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
-                       if (!are_finite(losses)) return;
-                       kernels::AdamWStep now = settings;
-                       now.learning_rate = static_cast<double>(args.learning_rate);
-                       now.step = static_cast<std::int64_t>(args.step) + 1;
-                       kernels::adamw_update(now, grad, factor, weight, m, s, nullptr, count, begin, end);
-                     })};
+  return guarded_update(v, count, grad, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+    kernels::AdamWStep now = settings;
+    now.learning_rate = static_cast<double>(args.learning_rate);
+    now.step = static_cast<std::int64_t>(args.step) + 1;
+    kernels::adamw_update(now, grad, factor, weight, m, s, nullptr, count, begin, end);
+  });
 }
 
 }  // namespace

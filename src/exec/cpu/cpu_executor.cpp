@@ -108,8 +108,8 @@ class CpuExecutor final : public Executor {
     const Plan& plan = plans_.at(program);
     const Graph& g = plan.graph;
     for (const Parameter& p : g.parameters)
-      if (!is_finite(g.buffers[p.buffer], address(plan, p.buffer)))
-        return fmt::format("the weight or state {} (an earlier update made it so)", g.buffer_name(p.buffer));
+      if (g.buffers[p.buffer].role == Role::weight && !is_finite(g.buffers[p.buffer], address(plan, p.buffer)))
+        return fmt::format("an earlier update of weight {}", g.buffer_name(p.buffer));
     for (const TaskId t : happens_before(plan, dependencies(g)).topological) {
       for (const Phase& phase : programs_[program].tasks[t])
         for (std::uint32_t part = 0; part < phase.parts; ++part) phase.run(part, args);

@@ -2,15 +2,28 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 #include "exec/cpu/conv_plan.h"
 #include "exec/cpu/task_view.h"
 
 namespace overtake {
+namespace {
+
+// A broadcast operand [C, H, W] lies in memory as a channels-last image only if it stretches over channels or pixels.
+bool fits_channels_last(const Graph& g, const Task& task) {
+  return std::ranges::all_of(g.reads(task), [&](BufferId b) {
+    const Shape& s = g.buffers[b].shape;
+    return s.rank != 3 || s[0] == 1 || (s[1] == 1 && s[2] == 1);
+  });
+}
+
+}  // namespace
 
 // Kernels are looked at on this thread; they must be those that the executor's threads will make.
 CpuTarget::CpuTarget() { omp_set_num_threads(1); }
 
-ImageLayout CpuTarget::image_layout(const Graph&, const Task& task) const {
+ImageLayout CpuTarget::image_layout(const Graph& g, const Task& task) const {
   switch (task.op) {
     case Op::conv2d:
     case Op::batch_norm:
@@ -19,9 +32,10 @@ ImageLayout CpuTarget::image_layout(const Graph&, const Task& task) const {
     case Op::avg_pool:
     case Op::global_pool:
       return ImageLayout::channels_last;
-    case Op::activation:
     case Op::add:
     case Op::mul:
+      return fits_channels_last(g, task) ? ImageLayout::follow : ImageLayout::plain;
+    case Op::activation:
     case Op::concat:
     case Op::slice:
     case Op::softmax:

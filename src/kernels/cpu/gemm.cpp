@@ -41,9 +41,12 @@ std::int64_t words_of(std::int64_t elements) {
 template <class T>
 void pack_b_block(bool trans_b, const T* b, std::int64_t ldb, std::int64_t n, std::int64_t p, std::int64_t depth,
                   std::int64_t col, std::int64_t cols, Word* out) {
-  const T* first = trans_b ? b + p : b + p * ldb;
+  if (!trans_b) {
+    pack_panels(b + p * ldb, ldb, n, col, col + cols, depth, out);
+    return;
+  }
   for (std::int64_t j = 0; j < cols; j += kPanel, out += words_of<T>(depth) * kPanel) {
-    pack_lanes(trans_b, first, ldb, n, col + j, col + std::min(j + kPanel, cols), depth, out, kPanel);
+    pack_lanes(true, b + p, ldb, n, col + j, col + std::min(j + kPanel, cols), depth, out, kPanel);
   }
 }
 

@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstring>
 
+// Vectors wider than the machine's are passed in memory, which is not the ABI of a wider machine. They never leave this
+// file.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace overtake::kernels::gemm_detail {
 namespace {
 
@@ -130,9 +134,31 @@ void pack_lanes(bool along_k, const T* src, std::int64_t ld, std::int64_t total,
   }
 }
 
+template <class T>
+void pack_panels(const T* src, std::int64_t ld, std::int64_t total, std::int64_t begin, std::int64_t end,
+                 std::int64_t k, Word* out) {
+  const std::int64_t words = (k + kElementsPerWord<T> - 1) / kElementsPerWord<T>;
+  const std::int64_t whole = begin + (end - begin) / kPanel * kPanel;
+  for (std::int64_t p = 0; p < words; ++p) {
+    const T* first = src + p * kElementsPerWord<T> * ld;
+    const T* second = p * kElementsPerWord<T> + 1 < k ? first + ld : nullptr;
+    Word* to = out + p * kPanel;
+    for (std::int64_t l = begin; l < whole; l += kPanel, to += words * kPanel) {
+      store(words_across(first + l, second != nullptr ? second + l : nullptr), to);
+      store(words_across(first + l + kLanes, second != nullptr ? second + l + kLanes : nullptr), to + kLanes);
+    }
+  }
+  if (whole < end) pack_lanes(false, src, ld, total, whole, end, k, out + (whole - begin) * words, kPanel);
+}
+
 template void pack_lanes<float>(bool, const float*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                                 std::int64_t, Word*, std::int64_t);
 template void pack_lanes<bf16>(bool, const bf16*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                                Word*, std::int64_t);
+
+template void pack_panels<float>(const float*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                                 Word*);
+template void pack_panels<bf16>(const bf16*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                                Word*);
 
 }  // namespace overtake::kernels::gemm_detail

@@ -35,4 +35,10 @@ template <class T>
 void pack_lanes(bool along_k, const T* src, std::int64_t ld, std::int64_t total, std::int64_t begin, std::int64_t end,
                 std::int64_t k, Word* out, std::int64_t stride);
 
+// Packs lanes [begin, end) like pack_lanes with along_k false, to panels of kPanel lanes each: panel i is
+// out + i * words of k * kPanel. Walks each row of k once, so that its cache lines are read once whatever ld is.
+template <class T>
+void pack_panels(const T* src, std::int64_t ld, std::int64_t total, std::int64_t begin, std::int64_t end,
+                 std::int64_t k, Word* out);
+
 }  // namespace overtake::kernels::gemm_detail

@@ -10,6 +10,10 @@
 #include <cstring>
 #include <utility>
 
+// Vectors wider than the machine's are passed in memory, which is not the ABI of a wider machine. They never leave this
+// file.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace overtake::kernels::gemm_detail {
 namespace {
 

@@ -1,0 +1,50 @@
+# A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
+.PHONY: help setup build train test check sanitize bench format clean
+OVERTAKE := build/release/overtake
+
+help:
+	@echo "make train     install, build, train a small CNN on Fashion-MNIST, compare schedules"
+	@echo "make test      install, build, run all checks and tests"
+	@echo "make sanitize  the fast tests under ASan + UBSan, the executor's under TSan"
+	@echo "make build     install, build $(OVERTAKE)"
+	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
+	@echo "make format    clang-format all sources"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	cmake --preset release -DOVERTAKE_TESTS=OFF
+	cmake --build --preset release --target overtake
+
+train: build
+	$(OVERTAKE) train cnn --data fashion-mnist --epochs 2 --batch 64 --lr 0.05 --lr-schedule cosine --warmup 50 \
+	  --momentum 0.9 --weight-decay 5e-4 --schedule auto
+	$(OVERTAKE) bench cnn --schedules in-order,ooo --steps 30
+
+check:
+	scripts/check_rooms.py
+	@git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror && echo "format: clean"
+
+test: setup check
+	cmake --preset release -DOVERTAKE_TESTS=ON
+	cmake --build --preset release
+	ctest --preset release -j 2
+
+# The fast subset: every error path, graph and file reader; under TSan, whatever has threads.
+sanitize: setup
+	cmake --preset asan
+	cmake --build --preset asan --target test_unit test_backend overtake
+	ctest --preset asan -j 2 -R '^unit\.|^backend\.(Op|Lane)' -E 'Million|Bandwidth'
+	cmake --preset tsan
+	cmake --build --preset tsan --target test_unit test_backend
+	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane'
+
+bench: build
+	bench/cpu/run.py --overtake $(OVERTAKE)
+
+format:
+	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+clean:
+	rm -rf build

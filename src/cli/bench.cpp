@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/session_flags.h"
+#include "report/perfetto.h"
+#include "report/table.h"
+
+namespace overtake {
+namespace {
+
+struct BenchFlags {
+  SessionFlags session;
+  std::vector<std::string> schedules = {"in-order", "ooo"};
+  int steps = 10;
+  int warm = 2;
+  std::string trace;
+};
+
+struct Row {
+  std::string asked;  // schedule on the command line; `auto` decides for one of the others
+  std::unique_ptr<Session> session;
+  std::vector<double> ms;
+  std::vector<Trace> traces;
+
+  double median() const {
+    std::vector<double> sorted = ms;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+  double fastest() const { return *std::ranges::min_element(ms); }
+};
+
+// Steps of all schedules in turn, so that what else the machine does hits all alike.
+void measure(std::vector<Row>& rows, const BenchFlags& flags) {
+  for (int i = 0; i < flags.warm + flags.steps; ++i) {
+    for (Row& row : rows) {
+      StepResult step = row.session->step(static_cast<float>(flags.session.learning_rate));
+      if (i < flags.warm) continue;
+      row.ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
+      if (!flags.trace.empty() && i + 1 == flags.warm + flags.steps) row.traces.push_back(std::move(step.trace));
+    }
+    fmt::print(stderr, "\rround {}/{}", i + 1, flags.warm + flags.steps);
+  }
+  fmt::print(stderr, "\r\033[K");
+}
+
+int bench(const BenchFlags& flags) {
+  if (flags.steps < 1 || flags.warm < 0) fail_user("--steps {}: it must be at least 1", flags.steps);
+  if (!flags.trace.empty()) check_writable(flags.trace);
+  std::vector<Row> rows;
+  for (const std::string& name : flags.schedules) {
+    const ScheduleChoice schedule = schedule_from_string(name);
+    rows.push_back({name,
+                    std::make_unique<Session>(build_model(flags.session.model, flags.session.model_settings()),
+                                              flags.session.options(schedule)),
+                    {},
+                    {}});
+    rows.back().session->fill_inputs(flags.session.seed + 1);
+  }
+  measure(rows, flags);
+
+  nlohmann::json out = {{"model", flags.session.model}, {"rows", nlohmann::json::array()}};
+  Table table({"schedule", "runs as", "ms/step", "fastest", "speed-up", "memory", "weights hash"});
+  bool are_equal = true;
+  for (const Row& row : rows) {
+    const std::string hash = hash_text(row.session->weights_hash());
+    are_equal = are_equal && hash == hash_text(rows[0].session->weights_hash());
+    table.add({row.asked, row.session->plan().schedule, fmt::format("{:.2f}", row.median()),
+               fmt::format("{:.2f}", row.fastest()), fmt::format("{:.3f}", rows[0].median() / row.median()),
+               format_bytes(static_cast<std::int64_t>(row.session->peak_bytes())), hash});
+    out["rows"].push_back({{"schedule", row.asked},
+                           {"runs_as", row.session->plan().schedule},
+                           {"step_ms", row.median()},
+                           {"fastest_ms", row.fastest()},
+                           {"peak_bytes", row.session->peak_bytes()},
+                           {"weights_hash", hash}});
+  }
+  if (!flags.trace.empty()) {
+    std::vector<TracedRun> runs;
+    for (const Row& row : rows) runs.push_back({row.asked, &row.session->plan(), row.traces});
+    write_file_atomically(flags.trace, perfetto_json(runs));
+  }
+  if (flags.session.json)
+    fmt::print("{}\n", out.dump());
+  else
+    fmt::print("{}", table.text());
+  OVERTAKE_CHECK(are_equal, "schedules of {} end with different weights", flags.session.model);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  const auto flags = std::make_shared<BenchFlags>();
+  CLI::App* c = app.add_subcommand("bench", "measure schedules side by side on random data");
+  flags->session.add_to(*c);
+  c->add_option("--schedules", flags->schedules, "in-order, ooo, auto; the first is the baseline")
+      ->delimiter(',')
+      ->capture_default_str();
+  c->add_option("--steps", flags->steps, "measured steps of each")->capture_default_str();
+  c->add_option("--warm", flags->warm, "steps of each before that")->capture_default_str();
+  c->add_option("--trace", flags->trace, "timeline of the last step of each for ui.perfetto.dev");
+  c->footer("Example:\n  overtake bench resnet-18 --batch 16 --schedules in-order,ooo --trace resnet.json");
+  c->callback([flags, &exit_code] { exit_code = bench(*flags); });
+}
+
+}  // namespace overtake

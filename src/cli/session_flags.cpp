@@ -1,0 +1,71 @@
+#include "cli/session_flags.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace overtake {
+
+void SessionFlags::add_to(CLI::App& c) {
+  c.add_option("MODEL", model, "a network of the zoo; `overtake models` lists them")->required();
+  c.add_option("--set", settings, "settings of the network, for example layers=6,width=512");
+  c.add_option("--batch", batch, "samples per step; default: the network's");
+  c.add_option("--seed", seed, "of weights, order of samples and dropout")->capture_default_str();
+  c.add_option("--lr", learning_rate, "learning rate")->capture_default_str();
+  c.add_option("--optimizer", optimizer, "sgd or adamw")->capture_default_str();
+  c.add_option("--momentum", momentum, "of sgd")->capture_default_str();
+  c.add_flag("--nesterov", nesterov, "Nesterov's momentum");
+  c.add_option("--weight-decay", weight_decay, "as PyTorch's sgd or adamw")->capture_default_str();
+  c.add_option("--clip-norm", clip_norm, "bound on the global norm of the gradients; 0: none")->capture_default_str();
+  c.add_option("--device", device, "cpu, or null (computes nothing)")->capture_default_str();
+  c.add_option("--precision", precision, "f32, or bf16 (float32 weights and sums)")->capture_default_str();
+  c.add_option("--threads", threads, "default: all cores");
+  c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores");
+  c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
+  c.add_option("--skip-pass", skip_passes, "leave out a pass (fuse), for experiments");
+  c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
+  c.add_flag("--json", json, "one JSON object as the last line");
+}
+
+ModelSettings SessionFlags::model_settings() const {
+  ModelSettings s = ModelSettings::parse(settings);
+  if (batch < 0) fail_user("--batch {}: it must be at least 1", batch);
+  if (batch != 0) s.set("batch", static_cast<double>(batch));
+  return s;
+}
+
+SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
+  SessionOptions o;
+  if (optimizer != "sgd" && optimizer != "adamw")
+    fail_user("--optimizer {}: no such optimizer; choose sgd or adamw", optimizer);
+  if (precision != "f32" && precision != "bf16")
+    fail_user("--precision {}: no such precision; choose f32 or bf16", precision);
+  if (!(momentum >= 0 && momentum < 1)) fail_user("--momentum {}: it must be at least 0 and below 1", momentum);
+  if (nesterov && momentum == 0) fail_user("--nesterov: it needs --momentum above 0");
+  o.optimizer.kind = optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw;
+  o.optimizer.momentum = momentum;
+  o.optimizer.nesterov = nesterov;
+  o.optimizer.weight_decay = weight_decay;
+  o.optimizer.clip_norm = clip_norm;
+  o.schedule = schedule;
+  o.device = device;
+  o.bf16 = precision == "bf16";
+  o.threads = threads;
+  o.parts = parts;
+  o.seed = seed;
+  if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));
+  o.skip_passes = {skip_passes.begin(), skip_passes.end()};
+  for (const std::string& pass : skip_passes)
+    if (pass != "fuse") fail_user("--skip-pass {}: only fuse can be left out without breaking the step", pass);
+  if (print_passes) o.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  o.note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  return o;
+}
+
+nlohmann::json SessionFlags::optimizer_json() const {
+  return {{"optimizer", optimizer},       {"momentum", momentum},   {"nesterov", nesterov},
+          {"weight_decay", weight_decay}, {"clip_norm", clip_norm}, {"precision", precision}};
+}
+
+}  // namespace overtake

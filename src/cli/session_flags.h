@@ -1,0 +1,42 @@
+#pragma once
+// The flags that train and bench share: which model, on what, how.
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/zoo.h"
+#include "train/session.h"
+
+namespace overtake {
+
+struct SessionFlags {
+  std::string model;
+  std::string settings;  // --set
+  std::int64_t batch = 0;
+  std::uint64_t seed = 0;
+  double learning_rate = 0.01;
+  std::string optimizer = "sgd";
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double clip_norm = 0;
+  std::string device = "cpu";
+  std::string precision = "f32";
+  unsigned threads = 0;
+  unsigned parts = 0;
+  std::string memory_cap;
+  std::vector<std::string> skip_passes;
+  bool print_passes = false;
+  bool json = false;
+
+  void add_to(CLI::App& command);
+  ModelSettings model_settings() const;
+  // User errors name the flag.
+  SessionOptions options(ScheduleChoice schedule) const;
+  // What decides the weights, for checkpoints.
+  nlohmann::json optimizer_json() const;
+};
+
+}  // namespace overtake

@@ -1,0 +1,144 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/session_flags.h"
+#include "report/perfetto.h"
+#include "train/loop.h"
+
+namespace overtake {
+namespace {
+
+constexpr int kInterruptedExit = 130;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct TrainFlags {
+  SessionFlags session;
+  LoopOptions loop;
+  std::string schedule = "auto";
+  std::string trace;
+};
+
+// One line that is written over on a terminal, a line now and then elsewhere.
+class ProgressLine {
+ public:
+  void show(const Progress& p) {
+    const bool is_last = p.step == p.steps;
+    if (!is_terminal_ && !is_last && p.step < next_) return;
+    next_ = p.step + std::max<std::uint64_t>(1, p.steps / 20);
+    const std::string accuracy = p.accuracy < 0 ? "" : fmt::format("  accuracy {:5.1f} %", 100 * p.accuracy);
+    const std::string line =
+        fmt::format("step {}/{}  epoch {}  loss {:.4f}{}  {:.0f} samples/s  {} left", p.step, p.steps, p.epoch, p.loss,
+                    accuracy, p.samples_per_s, format_duration(p.seconds_left));
+    if (is_terminal_)
+      fmt::print(stderr, "\r\033[K{}{}", line, is_last ? "\n" : "");
+    else
+      fmt::print(stderr, "{}\n", line);
+    std::fflush(stderr);
+  }
+
+ private:
+  bool is_terminal_ = isatty(STDERR_FILENO) != 0;
+  std::uint64_t next_ = 0;
+};
+
+void complete(TrainFlags& flags, const ModelSettings& settings) {
+  flags.loop.seed = flags.session.seed;
+  flags.loop.learning_rate = flags.session.learning_rate;
+  flags.loop.model = flags.session.model;
+  flags.loop.model_settings = settings.all();
+  flags.loop.training_settings = flags.session.optimizer_json();
+  flags.loop.training_settings["lr"] = flags.loop.learning_rate;
+  flags.loop.training_settings["lr_schedule"] = flags.loop.lr_schedule;
+  flags.loop.training_settings["warmup"] = flags.loop.warmup;
+  flags.loop.training_settings["data"] = flags.loop.data;
+  flags.loop.training_settings["augment"] = flags.loop.augment;
+  flags.loop.keep_traces = !flags.trace.empty();
+}
+
+int train(TrainFlags flags) {
+  const ModelSettings settings = flags.session.model_settings();
+  complete(flags, settings);
+  const ScheduleChoice schedule = schedule_from_string(flags.schedule);
+  if (!flags.trace.empty()) check_writable(flags.trace);
+  if (!flags.loop.save.empty()) check_checkpoint_writable(flags.loop.save);
+  if (!flags.loop.resume.empty() && flags.session.parts == 0)
+    flags.session.parts = checkpoint_parts(flags.loop.resume).value_or(0);
+
+  Session session(build_model(flags.session.model, settings), flags.session.options(schedule));
+  fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
+             session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
+             format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
+
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  ProgressLine progress;
+  const LoopResult result = run_training(
+      session, flags.loop, [&](const Progress& p) { progress.show(p); }, [] { return interrupted != 0; });
+
+  if (!flags.trace.empty())
+    write_file_atomically(
+        flags.trace,
+        perfetto_json({{flags.session.model + ", " + session.plan().schedule, &session.plan(), result.traces}}));
+  const std::string hash = hash_text(session.weights_hash());
+  if (result.interrupted)
+    fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
+               flags.loop.save.empty() ? "" : fmt::format("; go on with --resume {}", flags.loop.save));
+  if (!flags.session.json) {
+    fmt::print("steps          {}\n", result.steps);
+    fmt::print("loss           {:.6f}\n", result.loss);
+    if (result.test.samples > 0) fmt::print("test loss      {:.6f}\n", result.test.loss);
+    if (result.test.accuracy >= 0) fmt::print("test accuracy  {:.2f} %\n", 100 * result.test.accuracy);
+    fmt::print("step time      {:.2f} ms (median, schedule {})\n", result.step_ms, session.plan().schedule);
+    fmt::print("memory         {}\n", format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
+    fmt::print("weights hash   {}\n", hash);
+  } else {
+    nlohmann::json out = {{"steps", result.steps},
+                          {"loss", result.loss},
+                          {"step_ms", result.step_ms},
+                          {"peak_bytes", session.peak_bytes()},
+                          {"weights_hash", hash},
+                          {"schedule", session.plan().schedule},
+                          {"interrupted", result.interrupted}};
+    if (result.test.samples > 0) out["test_loss"] = result.test.loss;
+    if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
+    fmt::print("{}\n", out.dump());
+  }
+  return result.interrupted ? kInterruptedExit : 0;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int& exit_code) {
+  const auto flags = std::make_shared<TrainFlags>();
+  CLI::App* c = app.add_subcommand("train", "train a network");
+  flags->session.add_to(*c);
+  c->add_option("--data", flags->loop.data,
+                "fashion-mnist[:DIR], synthetic[:N], text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy]")
+      ->capture_default_str();
+  c->add_option("--steps", flags->loop.steps, "steps in all, those before --resume included; default: by epochs");
+  c->add_option("--epochs", flags->loop.epochs, "passes over the data")->capture_default_str();
+  c->add_option("--lr-schedule", flags->loop.lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]")
+      ->capture_default_str();
+  c->add_option("--warmup", flags->loop.warmup, "steps of linear warm-up")->capture_default_str();
+  c->add_flag("--augment", flags->loop.augment, "flip and shift images at random");
+  c->add_option("--schedule", flags->schedule, "in-order, ooo, or auto (whichever measures faster)")
+      ->capture_default_str();
+  c->add_option("--save", flags->loop.save, "checkpoint to write, for example runs/cnn");
+  c->add_option("--save-every", flags->loop.save_every, "steps between checkpoints; 0: at the end only")
+      ->capture_default_str();
+  c->add_option("--resume", flags->loop.resume, "checkpoint to go on from; the result is as if never stopped");
+  c->add_option("--trace", flags->trace, "timeline of the last steps for ui.perfetto.dev");
+  c->footer(
+      "Example:\n  overtake train cnn --data fashion-mnist --epochs 2 --lr 0.05 --save runs/cnn --save-every 200");
+  c->callback([flags, &exit_code] { exit_code = train(*flags); });
+}
+
+}  // namespace overtake

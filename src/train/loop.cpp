@@ -1,0 +1,196 @@
+#include "train/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kKeptTraces = 3;
+constexpr std::int64_t kAugmentShift = 2;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The settings that a run and the checkpoint it takes up must share; the number of steps may grow.
+void check_same_run(const CheckpointState& state, const LoopOptions& options) {
+  const auto check = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& given) {
+    if (saved != given)
+      fail_user(
+          "--resume {}: it was made with {} {}, but this run has {}; give the same options, or start anew without "
+          "--resume",
+          options.resume, what, saved.dump(), given.dump());
+  };
+  check("model", state.model, options.model);
+  check("model settings", state.model_settings, options.model_settings);
+  check("seed", state.seed, options.seed);
+  for (const auto& [name, value] : options.training_settings.items())
+    check(name.c_str(), state.settings.contains(name) ? state.settings[name] : nlohmann::json(), value);
+}
+
+void check_finite(const std::vector<NamedTensor>& tensors, const std::string& path) {
+  for (const NamedTensor& t : tensors) {
+    if (t.type != StoredType::f32) continue;
+    for (std::size_t i = 0; i + 4 <= t.bytes.size(); i += 4) {
+      float x;
+      std::memcpy(&x, t.bytes.data() + i, 4);
+      if (!std::isfinite(x))
+        fail_user("train: {} is not finite any more; checkpoint {} is left as it was; lower --lr or set --clip-norm",
+                  t.name, path);
+    }
+  }
+}
+
+class Loop {
+ public:
+  Loop(Session& session, const LoopOptions& options) : session_(session), options_(options) {
+    const SampleForm form = session.sample_form();
+    train_data_ = open_dataset(options.data, Split::train, form, options.seed);
+    test_data_ = open_dataset(options.data, Split::test, form, options.seed);
+    sampler_ = SamplerOptions{.batch = session.batch(), .seed = options.seed};
+    per_epoch_ = Sampler(train_data_->size(), sampler_).batches_per_epoch();
+    total_ = options.steps != 0 ? options.steps : options.epochs * per_epoch_;
+    rates_ = parse_schedule(options.lr_schedule, options.learning_rate, options.warmup, total_);
+    if (!options.save.empty()) check_checkpoint_writable(options.save);
+    if (!options.resume.empty()) resume();
+  }
+
+  LoopResult run(const std::function<void(const Progress&)>& report, const std::function<bool()>& is_interrupted) {
+    const std::uint64_t first = session_.steps_done();
+    const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
+    Loader loader(train_data_, {.sampler = sampler_, .augment = augment}, {first / per_epoch_, first % per_epoch_});
+    LoopResult result;
+    std::vector<double> step_ms;
+    const Clock::time_point start = Clock::now();
+    Clock::time_point last_report = start;
+    double loss_sum = 0, correct = 0, counted = 0;
+    std::uint64_t since_report = 0;
+    while (session_.steps_done() < total_) {
+      if (is_interrupted()) {
+        result.interrupted = true;
+        break;
+      }
+      StepResult step = session_.step(*loader.next(), rates_.at(session_.steps_done()));
+      if (!std::isfinite(step.loss)) fail_not_finite();
+      result.loss = step.loss;
+      step_ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
+      loss_sum += static_cast<double>(step.loss);
+      correct += static_cast<double>(step.correct);
+      counted += static_cast<double>(step.counted);
+      ++since_report;
+      keep(result, std::move(step.trace));
+      const std::uint64_t done = session_.steps_done();
+      if (options_.save_every != 0 && done % options_.save_every == 0 && done < total_) save(step.loss);
+      if (seconds_since(last_report) > 0.25 || done == total_) {
+        const double rate = static_cast<double>(done - first) / seconds_since(start);
+        report({.step = done,
+                .steps = total_,
+                .epoch = (done - 1) / per_epoch_ + 1,
+                .loss = loss_sum / static_cast<double>(since_report),
+                .accuracy = has_accuracy() ? correct / std::max(counted, 1.0) : -1,
+                .samples_per_s = rate * static_cast<double>(session_.batch()),
+                .seconds_left = static_cast<double>(total_ - done) / rate});
+        last_report = Clock::now();
+        loss_sum = correct = counted = 0;
+        since_report = 0;
+      }
+    }
+    if (!options_.save.empty() && session_.steps_done() > first) save(result.loss);
+    result.steps = session_.steps_done();
+    std::ranges::sort(step_ms);
+    if (!step_ms.empty()) result.step_ms = step_ms[step_ms.size() / 2];
+    if (!result.interrupted) result.test = evaluate(session_, *test_data_);
+    return result;
+  }
+
+ private:
+  bool has_accuracy() const { return train_data_->form().label != LabelForm::targets; }
+
+  void keep(LoopResult& result, Trace trace) const {
+    if (!options_.keep_traces) return;
+    if (result.traces.size() == kKeptTraces) result.traces.erase(result.traces.begin());
+    result.traces.push_back(std::move(trace));
+  }
+
+  [[noreturn]] void fail_not_finite() {
+    const std::uint64_t step = session_.steps_done();
+    const std::string culprit = session_.find_non_finite();
+    fail_user(
+        "train: a number is not finite at step {}; first made by {}{}; lower --lr, set --clip-norm, or look at the "
+        "data",
+        step, culprit.empty() ? "a task that does not make it again" : culprit,
+        options_.save.empty() ? "" : fmt::format("; checkpoint {} keeps the last good state", options_.save));
+  }
+
+  void save(float loss) {
+    CheckpointState state;
+    state.step = session_.steps_done();
+    state.epoch = state.step / per_epoch_;
+    state.batch = state.step % per_epoch_;
+    state.seed = options_.seed;
+    state.loss = static_cast<double>(loss);
+    state.model = options_.model;
+    state.model_settings = options_.model_settings;
+    state.settings = options_.training_settings;
+    state.settings["parts"] = session_.graph().parts;
+    state.tensors = session_.tensors();
+    check_finite(state.tensors, options_.save);
+    save_checkpoint(options_.save, state);
+  }
+
+  void resume() {
+    const CheckpointState state = load_checkpoint(options_.resume);
+    check_same_run(state, options_);
+    session_.restore(state.tensors, state.step, fmt::format("--resume {}", options_.resume));
+  }
+
+  Session& session_;
+  const LoopOptions& options_;
+  std::shared_ptr<const Dataset> train_data_;
+  std::unique_ptr<Dataset> test_data_;
+  SamplerOptions sampler_;
+  LearningRateSchedule rates_;
+  std::uint64_t per_epoch_ = 1, total_ = 0;
+};
+
+}  // namespace
+
+EvalResult evaluate(Session& session, const Dataset& dataset) {
+  const auto shared = std::shared_ptr<const Dataset>(&dataset, [](const Dataset*) {});
+  // Labels of samples that only fill up the last batch can be left out of the mean; targets cannot.
+  const bool drop_last = dataset.form().label == LabelForm::targets && dataset.size() >= session.batch();
+  Loader loader(
+      shared,
+      {.sampler = {.batch = session.batch(), .shuffle = false, .drop_last = drop_last}, .augment = {}, .end_epoch = 1});
+  EvalResult result;
+  double loss = 0, correct = 0, counted = 0;
+  while (const HostBatch* batch = loader.next()) {
+    const StepResult step = session.evaluate(*batch);
+    loss += static_cast<double>(step.loss) * static_cast<double>(step.counted);
+    correct += static_cast<double>(step.correct);
+    counted += static_cast<double>(step.counted);
+    result.samples += batch->samples;
+  }
+  result.loss = counted > 0 ? loss / counted : 0;
+  if (dataset.form().label != LabelForm::targets && counted > 0) result.accuracy = correct / counted;
+  return result;
+}
+
+LoopResult run_training(Session& session, const LoopOptions& options,
+                        const std::function<void(const Progress&)>& report,
+                        const std::function<bool()>& is_interrupted) {
+  return Loop(session, options).run(report, is_interrupted);
+}
+
+std::optional<unsigned> checkpoint_parts(const std::string& path) {
+  const CheckpointState state = load_checkpoint(path);
+  if (!state.settings.contains("parts")) return {};
+  return state.settings["parts"].get<unsigned>();
+}
+
+}  // namespace overtake

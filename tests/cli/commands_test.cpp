@@ -1,0 +1,51 @@
+// bench, models, devices, and every command's help.
+
+#include <gtest/gtest.h>
+
+#include "command.h"
+
+namespace overtake::tests {
+namespace {
+
+TEST(Bench, RowsHaveTheSameHash) {
+  const CommandResult r = overtake("bench lenet --batch 16 --schedules in-order,ooo,auto --steps 3 --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto rows = r.json().at("rows");
+  ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) {
+    EXPECT_GT(row.at("step_ms").get<double>(), 0);
+    EXPECT_GT(row.at("peak_bytes").get<std::int64_t>(), 0);
+    EXPECT_EQ(row.at("weights_hash"), rows[0].at("weights_hash"));
+  }
+  EXPECT_EQ(rows[1].at("schedule"), "ooo");
+}
+
+TEST(Models, ListsPublishedParameterCounts) {
+  const auto models = overtake("models --json").json().at("models");
+  std::map<std::string, std::int64_t> parameters;
+  for (const auto& m : models) parameters[m.at("name")] = m.at("parameters").get<std::int64_t>();
+  EXPECT_EQ(parameters.at("resnet-18"), 11'689'512);
+  EXPECT_EQ(parameters.at("resnet-50"), 25'557'032);
+  EXPECT_EQ(parameters.at("lenet"), 61'706);
+}
+
+TEST(Devices, NamesTheCpu) {
+  const auto devices = overtake("devices --json").json().at("devices");
+  EXPECT_EQ(devices[0].at("name"), "cpu");
+  EXPECT_GE(devices[0].at("cores").get<int>(), 1);
+}
+
+TEST(Help, EveryCommandHasAnExample) {
+  for (const std::string command : {"train", "bench", "models", "devices"}) {
+    const CommandResult r = overtake(command + " --help");
+    EXPECT_EQ(r.exit_code, 0);
+    EXPECT_NE(r.out.find("Example:\n  overtake " + command), std::string::npos) << r.out;
+  }
+}
+
+TEST(NullDevice, WalksAPlan) {
+  EXPECT_EQ(overtake("bench lenet --device null --schedules in-order,ooo --steps 2").exit_code, 0);
+}
+
+}  // namespace
+}  // namespace overtake::tests

@@ -1,0 +1,138 @@
+// The train command: what it reports, and that stopping and going on changes nothing.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "command.h"
+
+namespace overtake::tests {
+namespace {
+
+// Small enough to take seconds, large enough that steps overlap saves. Data from the seed, so nothing is needed.
+const std::string kSmall =
+    "train cnn --set width=4 --batch 16 --data synthetic:512 --seed 3 --lr 0.05 --schedule in-order ";
+
+std::string hash_of(const CommandResult& r) { return r.json().at("weights_hash").get<std::string>(); }
+
+TEST(Train, ReportsWhatItDid) {
+  const CommandResult r = overtake(kSmall + "--steps 40 --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto json = r.json();
+  EXPECT_EQ(json.at("steps"), 40);
+  EXPECT_GT(json.at("loss").get<double>(), 0);
+  EXPECT_GT(json.at("accuracy").get<double>(), 0.3);  // ten classes with something to learn
+  EXPECT_GT(json.at("step_ms").get<double>(), 0);
+  EXPECT_GT(json.at("peak_bytes").get<std::int64_t>(), 0);
+  EXPECT_EQ(json.at("weights_hash").get<std::string>().size(), 16u);
+}
+
+TEST(Train, SchedulesThreadsAndLanesGiveTheSameWeights) {
+  const std::string base = "train lenet --batch 16 --data synthetic:256 --steps 12 --lr 0.05 --parts 2 --json ";
+  const std::string expected = hash_of(overtake(base + "--schedule in-order --threads 2"));
+  EXPECT_EQ(hash_of(overtake(base + "--schedule ooo --threads 2")), expected);
+  EXPECT_EQ(hash_of(overtake(base + "--schedule ooo --threads 1")), expected);
+  EXPECT_EQ(hash_of(overtake(base + "--schedule auto --threads 3")), expected);
+  EXPECT_NE(hash_of(overtake(base + "--schedule in-order --seed 1")), expected);
+}
+
+TEST(Train, ResumeIsAsIfNeverStopped) {
+  const ScratchFolder folder;
+  for (const std::string optimizer : {"--optimizer sgd --momentum 0.9 --nesterov", "--optimizer adamw --clip-norm 1"}) {
+    const std::string run = kSmall + optimizer + " --lr-schedule step:20:0.5 --json ";
+    const std::string straight = hash_of(overtake(run + "--steps 50"));
+    const std::string save = folder / "half";
+    ASSERT_EQ(overtake(run + "--steps 23 --save " + save).exit_code, 0);
+    const CommandResult resumed = overtake(run + "--steps 50 --resume " + save + " --save " + save);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(hash_of(resumed), straight);
+  }
+}
+
+TEST(Train, KilledAtAnyMomentItGoesOnToTheSameWeights) {
+  const ScratchFolder folder;
+  const std::string straight = hash_of(overtake(kSmall + "--steps 60 --json"));
+  std::mt19937 random(7);
+  const std::string save = folder / "killed";
+  int kills = 0;
+  // Killed and resumed again and again, until a run reaches the end.
+  for (bool is_done = false; !is_done && kills < 60;) {
+    std::vector<std::string> arguments = {
+        "train",        "cnn", "--set",  "width=4", "--batch",    "16",       "--data",  "synthetic:512",
+        "--seed",       "3",   "--lr",   "0.05",    "--schedule", "in-order", "--steps", "60",
+        "--save-every", "1",   "--save", save};
+    if (std::filesystem::exists(save + ".json")) arguments.insert(arguments.end(), {"--resume", save});
+    const pid_t child = start_overtake(arguments);
+    const auto wait_us = std::uniform_int_distribution<int>(20'000, 400'000)(random);
+    std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) {
+      is_done = true;
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    } else {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      ++kills;
+    }
+  }
+  EXPECT_GE(kills, 2);
+  const CommandResult last = overtake(kSmall + "--steps 60 --json --resume " + save);
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_EQ(hash_of(last), straight);
+}
+
+TEST(Train, CtrlCSavesAndLeaves) {
+  const ScratchFolder folder;
+  const std::string save = folder / "stopped";
+  const pid_t child =
+      start_overtake({"train", "cnn", "--set", "width=4", "--batch", "16", "--data", "synthetic:512", "--seed", "3",
+                      "--lr", "0.05", "--schedule", "in-order", "--steps", "100000", "--save", save});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const auto saved = nlohmann::json::parse(read_text(save + ".json"));
+  const auto steps = saved.at("step").get<std::uint64_t>();
+  ASSERT_GT(steps, 0u);
+  const std::string to = std::to_string(steps + 5);
+  EXPECT_EQ(hash_of(overtake(kSmall + "--json --steps " + to + " --resume " + save)),
+            hash_of(overtake(kSmall + "--json --steps " + to)));
+}
+
+TEST(Train, TraceHasOneTrackPerLane) {
+  const ScratchFolder folder;
+  const std::string trace = folder / "trace.json";
+  ASSERT_EQ(overtake("train lenet --batch 8 --data synthetic:64 --steps 4 --schedule ooo --trace " + trace).exit_code,
+            0);
+  const auto json = nlohmann::json::parse(read_text(trace));
+  std::set<int> lanes;
+  std::set<std::string> kinds;
+  for (const auto& e : json.at("traceEvents")) {
+    if (e.at("ph") != "X") continue;
+    lanes.insert(e.at("tid").get<int>());
+    kinds.insert(e.at("cat").get<std::string>());
+    EXPECT_GE(e.at("dur").get<double>(), 0);
+  }
+  EXPECT_EQ(lanes, (std::set<int>{0, 1}));
+  EXPECT_EQ(kinds, (std::set<std::string>{"forward", "input_grad", "weight_grad", "update"}));
+}
+
+TEST(Train, TextAndNpyData) {
+  const ScratchFolder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick brown fox jumps over the lazy dog " + std::to_string(i % 7) + "\n";
+  write_text(folder / "a.txt", text);
+  const CommandResult r = overtake(
+      "train transformer --set layers=1,width=32,heads=4,sequence=16,batch=8 --optimizer adamw"
+      " --lr 0.01 --steps 30 --schedule in-order --json --data text:" +
+      (folder / "a.txt"));
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_LT(r.json().at("test_loss").get<double>(), 3.0);  // from ln 256 = 5.5
+}
+
+}  // namespace
+}  // namespace overtake::tests

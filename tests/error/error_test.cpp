@@ -1,0 +1,119 @@
+// Every mistake a user can make: the right words, exit code 2, nothing written over.
+
+#include <gtest/gtest.h>
+
+#include "command.h"
+
+namespace overtake::tests {
+namespace {
+
+// Each word must be in what the program says.
+void expect_user_error(const std::string& arguments, const std::vector<std::string>& words) {
+  const CommandResult r = overtake(arguments);
+  EXPECT_EQ(r.exit_code, 2) << arguments << "\n" << r.out << r.err;
+  for (const std::string& word : words)
+    EXPECT_NE(r.err.find(word), std::string::npos) << "no '" << word << "' in: " << r.err;
+  EXPECT_NE(r.err.find("overtake: "), std::string::npos) << r.err;
+}
+
+const std::string kRun = "train cnn --set width=4 --batch 8 --data synthetic:64 --schedule in-order --steps 4 ";
+
+TEST(Error, UnknownModel) { expect_user_error("train resnet-51", {"resnet-51", "no such network", "resnet-50"}); }
+TEST(Error, UnknownSetting) { expect_user_error("train lenet --set depth=3", {"lenet", "depth", "classes"}); }
+TEST(Error, SettingIsNoNumber) { expect_user_error("train lenet --set classes=ten", {"--set", "classes=ten"}); }
+TEST(Error, WrongShape) {
+  expect_user_error("train lenet --set image=3 --steps 1", {"layer", "conv2", "5", "[64, 6, 1, 1]"});
+}
+TEST(Error, WrongShapeOfData) {
+  expect_user_error("train resnet-18 --data fashion-mnist --steps 1 --set image=32,batch=2", {"fashion-mnist"});
+}
+TEST(Error, UnknownCommand) { expect_user_error("fly", {"--help"}); }
+TEST(Error, UnknownFlag) { expect_user_error(kRun + "--warp 9", {"--warp"}); }
+TEST(Error, UnknownSchedule) { expect_user_error(kRun + "--schedule random", {"--schedule", "random", "in-order"}); }
+TEST(Error, UnknownOptimizer) { expect_user_error(kRun + "--optimizer lion", {"--optimizer", "lion", "adamw"}); }
+TEST(Error, UnknownPrecision) { expect_user_error(kRun + "--precision f8", {"--precision", "f8"}); }
+TEST(Error, UnknownLrSchedule) { expect_user_error(kRun + "--lr-schedule zigzag", {"--lr-schedule", "zigzag"}); }
+TEST(Error, AbsentDevice) { expect_user_error(kRun + "--device cuda", {"--device cuda", "overtake devices"}); }
+TEST(Error, BatchOfNothing) { expect_user_error("train lenet --batch -3", {"--batch", "-3"}); }
+
+TEST(Error, CapBelowNeed) {
+  expect_user_error(kRun + "--memory-cap 100K", {"--memory-cap", "100 KiB", "bytes", "--batch"});
+  expect_user_error(kRun + "--memory-cap lots", {"--memory-cap", "lots"});
+}
+
+TEST(Error, UnknownData) { expect_user_error("train lenet --data mnist", {"mnist", "fashion-mnist"}); }
+TEST(Error, MissingDataSet) {
+  expect_user_error("train lenet --data fashion-mnist:/nonexistent", {"/nonexistent", "dataset-fashion-mnist"});
+}
+TEST(Error, DamagedDataSet) {
+  const ScratchFolder folder;
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                           "t10k-labels-idx1-ubyte.gz"})
+    write_text(folder / name, "this is no gzip file");
+  expect_user_error("train lenet --data fashion-mnist:" + (folder / ""), {"train-"});
+}
+TEST(Error, MissingText) { expect_user_error("train lstm --data text:/nonexistent.txt", {"/nonexistent.txt"}); }
+TEST(Error, TextTooShort) {
+  const ScratchFolder folder;
+  write_text(folder / "short.txt", "hi");
+  expect_user_error("train lstm --data text:" + (folder / "short.txt"), {"short.txt"});
+}
+TEST(Error, NpyIsNoNpy) {
+  const ScratchFolder folder;
+  write_text(folder / "x.npy", "not numpy");
+  expect_user_error("train lenet --data npy:" + (folder / "x.npy") + "," + (folder / "x.npy"), {"x.npy"});
+}
+
+TEST(Error, UnwritableOutput) {
+  expect_user_error(kRun + "--save /proc/nope/run", {"/proc/nope"});
+  expect_user_error(kRun + "--trace /proc/nope/trace.json", {"/proc/nope"});
+  expect_user_error("bench lenet --steps 1 --trace /proc/nope/trace.json", {"/proc/nope"});
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(overtake(kRun + "--save " + path()).exit_code, 0); }
+  std::string path() const { return folder_ / "run"; }
+  std::string tensors_file() const {
+    return folder_ / nlohmann::json::parse(read_text(path() + ".json")).at("tensors").at("file").get<std::string>();
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(Checkpoint, Missing) { expect_user_error(kRun + "--resume /nonexistent", {"/nonexistent"}); }
+TEST_F(Checkpoint, Truncated) {
+  const std::string whole = read_text(tensors_file());
+  write_text(tensors_file(), whole.substr(0, whole.size() / 2));
+  expect_user_error(kRun + "--resume " + path(), {"safetensors"});
+}
+TEST_F(Checkpoint, DamagedJson) {
+  write_text(path() + ".json", "{");
+  expect_user_error(kRun + "--resume " + path(), {"run.json"});
+}
+TEST_F(Checkpoint, Foreign) {
+  write_text(path() + ".json", R"({"hello": "world"})");
+  expect_user_error(kRun + "--resume " + path(), {"run.json"});
+}
+TEST_F(Checkpoint, OfAnotherModel) {
+  expect_user_error("train lenet --batch 8 --data synthetic:64 --steps 8 --resume " + path(),
+                    {"--resume", "cnn", "lenet"});
+}
+TEST_F(Checkpoint, OfOtherSettings) {
+  expect_user_error(kRun + "--lr 0.5 --resume " + path(), {"--resume", "lr", "0.5"});
+  expect_user_error(kRun + "--seed 9 --resume " + path(), {"--resume", "seed", "9"});
+}
+TEST_F(Checkpoint, StaysWhereALossIsNotFinite) {
+  const std::string json = read_text(path() + ".json"), tensors = read_text(tensors_file());
+  const CommandResult r = overtake(
+      "train cnn --set width=4 --batch 8 --data synthetic:64 --schedule in-order --steps 40 "
+      "--lr 1e18 --momentum 0 --save-every 100 --save " +
+      path());
+  EXPECT_EQ(r.exit_code, 2) << r.err;
+  EXPECT_NE(r.err.find("not finite"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("first made by"), std::string::npos) << r.err;
+  EXPECT_EQ(read_text(path() + ".json"), json);
+  EXPECT_EQ(read_text(tensors_file()), tensors);
+}
+
+}  // namespace
+}  // namespace overtake::tests
