@@ -100,7 +100,8 @@ bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::ve
   };
   const auto is_allowed = [&](BufferId from, BufferId to) {
     const bool declared = is_declared(from, to);
-    if (declared && plan.graph.tasks[uses[to].writer].op == Op::reshape) return true;
+    const bool is_overwritten = is_persistent(plan.graph.buffers[from].role) && uses[from].writer != kNone;
+    if (declared && plan.graph.tasks[uses[to].writer].op == Op::reshape && !is_overwritten) return true;
     return is_dead_before(order, uses[from], uses[to], declared);
   };
   return is_allowed(a, b) || is_allowed(b, a);

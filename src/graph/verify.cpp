@@ -9,6 +9,23 @@
 namespace overtake {
 namespace {
 
+void verify_tables(const Graph& g) {
+  const auto is_buffer = [&](BufferId b) { return b < g.buffers.size(); };
+  for (BufferId b = 0; b < g.buffers.size(); ++b) {
+    const Buffer& x = g.buffers[b];
+    OVERTAKE_CHECK(x.layout.rank == x.shape.rank, "buffer {}: a layout of {} dimensions for a shape {}",
+                   g.buffer_name(b), x.layout.rank, to_string(x.shape));
+    OVERTAKE_CHECK(std::ranges::all_of(x.shape.span(), [](std::int64_t d) { return d >= 0; }), "buffer {}: shape {}",
+                   g.buffer_name(b), to_string(x.shape));
+  }
+  for (const Parameter& p : g.parameters)
+    OVERTAKE_CHECK(
+        is_buffer(p.buffer) && (p.gradient == kNone || is_buffer(p.gradient)) && p.init.kind <= Init::Kind::normal,
+        "a parameter of buffer {} with gradient {} that starts by rule {}", p.buffer, p.gradient,
+        static_cast<int>(p.init.kind));
+  for (const BufferId b : g.losses) OVERTAKE_CHECK(is_buffer(b), "the loss is unknown buffer {}", b);
+}
+
 void verify_operands(const Graph& g) {
   std::vector<TaskId> writer(g.buffers.size(), kNone);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
@@ -94,6 +111,13 @@ void verify_progress(const Plan& plan, const Dependencies& deps) {
 void verify_memory(const Plan& plan, const HappensBefore& order) {
   const Graph& g = plan.graph;
   const std::vector<BufferUse> uses = buffer_uses(plan);
+  for (const Share& s : plan.shares) {
+    OVERTAKE_CHECK(s.from < uses.size() && s.to < uses.size() && uses[s.to].writer != kNone,
+                   "buffer {} shares the bytes of {}, but nothing writes it", s.to, s.from);
+    OVERTAKE_CHECK(plan.offsets[s.from] == plan.offsets[s.to] && g.bytes(s.from) == g.bytes(s.to),
+                   "buffers {} and {} share their bytes, but are apart", g.buffer_name(s.from), g.buffer_name(s.to));
+  }
+  OVERTAKE_CHECK(std::ranges::is_sorted(plan.shares), "shares are not sorted");
   std::vector<BufferId> placed;
   for (BufferId b = 0; b < g.buffers.size(); ++b)
     if (uses[b].is_used && g.bytes(b) > 0) placed.push_back(b);
@@ -102,6 +126,8 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
   for (const BufferId b : placed) {
     const std::uint64_t begin = plan.offsets[b], end = begin + static_cast<std::uint64_t>(g.bytes(b));
     OVERTAKE_CHECK(end <= plan.arena_bytes, "buffer {} lies beyond the arena", g.buffer_name(b));
+    OVERTAKE_CHECK(end <= plan.persistent_bytes || !is_persistent(g.buffers[b].role),
+                   "buffer {} lies beyond what lives across steps", g.buffer_name(b));
     std::erase_if(open, [&](BufferId a) { return plan.offsets[a] + static_cast<std::uint64_t>(g.bytes(a)) <= begin; });
     for (const BufferId a : open)
       OVERTAKE_CHECK(may_share_bytes(plan, order, uses, a, b), "buffers {} and {} are live at once on the same bytes",
@@ -113,12 +139,17 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
 }  // namespace
 
 void verify(const Graph& graph) {
+  verify_tables(graph);
   verify_operands(graph);
   verify_acyclic(graph);
 }
 
 void verify(const Plan& plan) {
   verify(plan.graph);
+  OVERTAKE_CHECK(plan.offsets.empty() || plan.offsets.size() == plan.graph.buffers.size(), "{} offsets for {} buffers",
+                 plan.offsets.size(), plan.graph.buffers.size());
+  OVERTAKE_CHECK(plan.skipped.empty() || plan.skipped.size() == plan.graph.tasks.size(), "{} flags for {} tasks",
+                 plan.skipped.size(), plan.graph.tasks.size());
   verify_lanes(plan);
   const Dependencies deps = dependencies(plan.graph);
   verify_progress(plan, deps);

@@ -1,7 +1,9 @@
 // o = softmax(scale q k^T + masks) v per head; q [B, Sq, E], k, v [B, Sk, E], or all three packed in q [B, S, 3 E]
 // forward:    reads q, k?, v?, mask? (uint8 [B, Sk], 0 = hidden)   writes o [B, Sq, E], lse [B, heads, Sq]
 // input_grad: reads q, k?, v?, mask?, o, lse, do                   writes dq, dk?, dv?
-// attributes: heads, causal (0 or 1), scale (absent: 1 / sqrt of the head's width)
+// attributes: heads, causal (0 or 1: query i sees keys j <= i + Sk - Sq, so the last query sees all), scale (absent: 1
+// / sqrt
+//             of the width of a head)
 
 #include "ops/rules.h"
 

@@ -1,4 +1,4 @@
-// y = x with other dimensions; always a view: both lie on the same bytes
+// y = x with other dimensions; a view, both on the same bytes, wherever the planner can make it one
 // forward: reads x   writes y;   input_grad: reads dy   writes dx
 // attributes: shape (one entry may be -1)
 

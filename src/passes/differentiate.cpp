@@ -162,6 +162,9 @@ bool is_differentiated(const Graph& graph) {
 
 Graph differentiate(Graph graph) {
   Differentiator(graph).run();
+  if (!is_differentiated(graph))
+    fail_user("model {}: its loss depends on no weight, so there is nothing to train; add a layer that has one",
+              graph.model);
   return graph;
 }
 

@@ -106,6 +106,10 @@ class MemoryPlanner {
     const bool is_view = graph_.tasks[t].op == Op::reshape;
     const bool fits = graph_.bytes(from) == graph_.bytes(to);
     OVERTAKE_CHECK(!is_view || fits, "a view of another size: task {}", graph_.task_name(t));
+    // Nothing holds back the update of a weight until the last use of a view of it.
+    if (is_view && slot.is_whole_step && is_persistent(graph_.buffers[slot.buffers[0]].role) &&
+        uses_[slot.buffers[0]].writer != kNone)
+      return;
     if (!is_view && (!fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
     slot_of_[to] = slot_of_[from];
     // A view shows the same values as every buffer it lies on that is still alive.

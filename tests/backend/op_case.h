@@ -51,8 +51,8 @@ struct OpCase {
   std::function<Tensor(const Values&)> predict;
   std::function<double(const Values&)> loss = {};
   std::map<std::string, std::function<double(std::size_t)>> fill = {};  // instead of random values
-  std::int64_t ids = 2;                                                  // integer inputs are below this
-  double tolerance = 1e-5;                                               // relative to the largest of a tensor
+  std::int64_t ids = 2;                                                 // integer inputs are below this
+  double tolerance = 1e-5;                                              // relative to the largest of a tensor
 };
 
 struct RunOptions {
@@ -187,7 +187,8 @@ inline SessionOptions session_options(const RunOptions& options, const std::stri
   session.parts = options.parts;
   session.bf16 = options.bf16;
   session.extra_passes = {keep_gradients()};
-  if (options.keep) session.extra_passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
+  if (options.keep)
+    session.extra_passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
   return session;
 }
 

@@ -5,11 +5,12 @@
 namespace overtake::reference {
 namespace {
 
-const char* const kFunctions[] = {"relu",    "gelu", "gelu_tanh",  "silu",
-                                  "sigmoid", "tanh", "hard_swish", "hard_sigmoid"};
+const char* const kFunctions[] = {"relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid"};
 
 // Values beyond both kinks of the hard functions, which are at 3 and -3.
-double wide_value(std::size_t i) { return static_cast<double>(static_cast<std::int64_t>((i * 29 + 50) % 127) - 63) * 0.0703; }
+double wide_value(std::size_t i) {
+  return static_cast<double>(static_cast<std::int64_t>((i * 29 + 50) % 127) - 63) * 0.0703;
+}
 
 OpCase activation_case(const std::string& function, const Dims& x) {
   return {.batch = x[0],
@@ -35,7 +36,10 @@ TEST(OpActivation, BehindAConvolution) {
   for (const char* function : kFunctions) {
     SCOPED_TRACE(function);
     check_op({.batch = 3,
-              .build = [=](OpBuilder& b) { return b.m.activation(b.m.conv2d(b.arg("x", {3, 2, 4, 5}), o, "conv"), function); },
+              .build =
+                  [=](OpBuilder& b) {
+                    return b.m.activation(b.m.conv2d(b.arg("x", {3, 2, 4, 5}), o, "conv"), function);
+                  },
               .predict =
                   [=](const Values& v) {
                     return activation(function, conv2d(v.at("x"), v.at("conv.weight"), &v.at("conv.bias"), o));
@@ -46,32 +50,45 @@ TEST(OpActivation, BehindAConvolution) {
 
 TEST(OpActivation, ManyBlocks) {
   check_op({.batch = 5,
-            .build = [](OpBuilder& b) { return b.m.activation(b.arg("x", {5, 7001}), "gelu"); },
+            .build =
+                [](OpBuilder& b) {
+                  return b.m.activation(b.arg("x", {5, 7001}), "gelu");
+                },
             .predict = [](const Values& v) { return activation("gelu", v.at("x")); }});
 }
 
 TEST(OpActivation, Bf16) {
   for (const char* function : {"relu", "gelu", "silu", "tanh"})
     check_op_bf16({.batch = 3,
-                   .build = [=](OpBuilder& b) { return b.m.activation(b.arg("x", {3, 41}), function); },
+                   .build =
+                       [=](OpBuilder& b) {
+                         return b.m.activation(b.arg("x", {3, 41}), function);
+                       },
                    .predict = [=](const Values& v) { return activation(function, v.at("x")); }});
 }
 
 struct Broadcast {
   Dims a, b;
 };
-const std::vector<Broadcast> kBroadcasts = {
-    {{3, 5}, {3, 5}},       {{3, 5}, {5}},          {{3, 5}, {3, 1}},          {{3, 1}, {1, 5}},
-    {{5}, {3, 5}},          {{2, 3, 4}, {3, 1}},    {{2, 3, 4}, {1}},          {{2, 3, 4}, {2, 1, 4}},
-    {{2, 3, 4}, {1, 1, 1}}, {{3, 700, 9}, {9}},     {{3, 700, 9}, {700, 9}},   {{2, 1, 3, 1}, {5, 1, 4}},
-    {{2, 3, 4, 5}, {2, 3, 4, 5}}};
+const std::vector<Broadcast> kBroadcasts = {{{3, 5}, {3, 5}},
+                                            {{3, 5}, {5}},
+                                            {{3, 5}, {3, 1}},
+                                            {{3, 1}, {1, 5}},
+                                            {{5}, {3, 5}},
+                                            {{2, 3, 4}, {3, 1}},
+                                            {{2, 3, 4}, {1}},
+                                            {{2, 3, 4}, {2, 1, 4}},
+                                            {{2, 3, 4}, {1, 1, 1}},
+                                            {{3, 700, 9}, {9}},
+                                            {{3, 700, 9}, {700, 9}},
+                                            {{2, 1, 3, 1}, {5, 1, 4}},
+                                            {{2, 3, 4, 5}, {2, 3, 4, 5}}};
 // With images: an excitation per channel, a bias per channel, per row and per column, one number.
-const std::vector<Broadcast> kImageBroadcasts = {{{2, 6, 4, 5}, {2, 6, 1, 1}}, {{2, 6, 1, 1}, {2, 6, 4, 5}},
-                                                 {{3, 6, 4, 5}, {6, 1, 1}},    {{3, 6, 4, 5}, {1, 6, 1, 1}},
-                                                 {{2, 6, 4, 5}, {2, 1, 4, 5}}, {{2, 6, 4, 5}, {5}},
-                                                 {{2, 6, 4, 5}, {4, 1}},       {{2, 6, 4, 5}, {1}},
-                                                 {{2, 17, 9, 9}, {2, 17, 1, 1}}, {{2, 6, 4, 5}, {6, 4, 5}},
-                                                 {{2, 6, 4, 5}, {1, 4, 5}}};
+const std::vector<Broadcast> kImageBroadcasts = {
+    {{2, 6, 4, 5}, {2, 6, 1, 1}}, {{2, 6, 1, 1}, {2, 6, 4, 5}}, {{3, 6, 4, 5}, {6, 1, 1}},
+    {{3, 6, 4, 5}, {1, 6, 1, 1}}, {{2, 6, 4, 5}, {2, 1, 4, 5}}, {{2, 6, 4, 5}, {5}},
+    {{2, 6, 4, 5}, {4, 1}},       {{2, 6, 4, 5}, {1}},          {{2, 17, 9, 9}, {2, 17, 1, 1}},
+    {{2, 6, 4, 5}, {6, 4, 5}},    {{2, 6, 4, 5}, {1, 4, 5}}};
 
 OpCase binary_case(const Broadcast& c, bool is_mul) {
   return {.batch = c.a[0],
@@ -176,8 +193,7 @@ TEST(OpFanOut, ManyUses) {
                   [=](const Values& v) {
                     const Tensor x = activation("tanh", v.at("x"));
                     Tensor sum = activation("sigmoid", x);
-                    for (int i = 1; i < uses; ++i)
-                      sum = add(sum, mul(activation(i % 2 == 0 ? "gelu" : "silu", x), x));
+                    for (int i = 1; i < uses; ++i) sum = add(sum, mul(activation(i % 2 == 0 ? "gelu" : "silu", x), x));
                     return sum;
                   },
               .tolerance = 2e-5});
@@ -224,9 +240,8 @@ struct DropoutRun {
 
 // `steps` steps at learning rate 0, and the last one's results.
 DropoutRun run_dropout(const Dims& dims, double p, const Values& values, std::uint64_t seed, int steps) {
-  OpCase c{.batch = dims[0],
-           .build = [=](OpBuilder& b) { return b.m.dropout(b.arg("x", dims), p, "drop"); },
-           .predict = {}};
+  OpCase c{
+      .batch = dims[0], .build = [=](OpBuilder& b) { return b.m.dropout(b.arg("x", dims), p, "drop"); }, .predict = {}};
   SessionOptions options = session_options({.parts = 2}, "drop");
   options.seed = seed;
   Session session(build_case(c, false).graph, options);

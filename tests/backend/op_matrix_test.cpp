@@ -79,8 +79,8 @@ TEST(OpMatmul, TwoMatrices) {
 TEST(OpMatmul, Batches) {
   for (const bool trans_a : {false, true})
     for (const bool trans_b : {false, true}) {
-      check_op(matmul_case({trans_a ? Dims{3, 7, 5} : Dims{3, 5, 7}, trans_b ? Dims{3, 4, 7} : Dims{3, 7, 4}, trans_a,
-                            trans_b}));
+      check_op(matmul_case(
+          {trans_a ? Dims{3, 7, 5} : Dims{3, 5, 7}, trans_b ? Dims{3, 4, 7} : Dims{3, 7, 4}, trans_a, trans_b}));
       check_op(matmul_case({trans_a ? Dims{2, 3, 6, 1} : Dims{2, 3, 1, 6},
                             trans_b ? Dims{2, 3, 17, 6} : Dims{2, 3, 6, 17}, trans_a, trans_b}));
     }

@@ -43,20 +43,20 @@ TEST(OpConcat, Images) {
 // Channels of convolutions, channels-last, as in an inception block; one input has no gradient.
 TEST(OpConcat, BranchesOfConvolutions) {
   const Conv2d narrow{.out = 3, .kernel = 1}, wide{.out = 5, .kernel = 3, .padding = 1};
-  check_op({.batch = 2,
-            .build =
-                [=](OpBuilder& b) {
-                  const Value x = b.arg("x", {2, 4, 5, 6});
-                  return b.m.concat({b.m.conv2d(x, narrow, "a"), b.m.input({2, 5, 6}, "host"), b.m.conv2d(x, wide, "b")},
-                                    1);
-                },
-            .predict =
-                [=](const Values& v) {
-                  return concat({conv2d(v.at("x"), v.at("a.weight"), &v.at("a.bias"), narrow), v.at("host"),
-                                 conv2d(v.at("x"), v.at("b.weight"), &v.at("b.bias"), wide)},
-                                1);
-                },
-            .tolerance = 2e-5});
+  check_op(
+      {.batch = 2,
+       .build =
+           [=](OpBuilder& b) {
+             const Value x = b.arg("x", {2, 4, 5, 6});
+             return b.m.concat({b.m.conv2d(x, narrow, "a"), b.m.input({2, 5, 6}, "host"), b.m.conv2d(x, wide, "b")}, 1);
+           },
+       .predict =
+           [=](const Values& v) {
+             return concat({conv2d(v.at("x"), v.at("a.weight"), &v.at("a.bias"), narrow), v.at("host"),
+                            conv2d(v.at("x"), v.at("b.weight"), &v.at("b.bias"), wide)},
+                           1);
+           },
+       .tolerance = 2e-5});
 }
 
 TEST(OpConcat, Bf16) { check_op_bf16(concat_case({{2, 3, 4, 5}, {2, 2, 4, 5}}, 1)); }
@@ -102,8 +102,14 @@ TEST(OpReshape, Shapes) {
 
 TEST(OpReshape, OneOpenDimension) {
   check_op({.batch = 2,
-            .build = [](OpBuilder& b) { return b.m.reshape(b.arg("x", {2, 3, 4}), {4, -1}); },
-            .predict = [](const Values& v) { return reshape(v.at("x"), {4, 6}); }});
+            .build =
+                [](OpBuilder& b) {
+                  return b.m.reshape(b.arg("x", {2, 3, 4}), {4, -1});
+                },
+            .predict =
+                [](const Values& v) {
+                  return reshape(v.at("x"), {4, 6});
+                }});
 }
 
 // Views of views, used beside what they are views of, with neighbours that are computed in place.
@@ -141,8 +147,14 @@ TEST(OpReshape, FlattenedImages) {
 
 TEST(OpReshape, Bf16) {
   check_op_bf16({.batch = 2,
-                 .build = [](OpBuilder& b) { return b.m.gelu(b.m.reshape(b.arg("x", {2, 12}), {2, 3, 4})); },
-                 .predict = [](const Values& v) { return activation("gelu", reshape(v.at("x"), {2, 3, 4})); }});
+                 .build =
+                     [](OpBuilder& b) {
+                       return b.m.gelu(b.m.reshape(b.arg("x", {2, 12}), {2, 3, 4}));
+                     },
+                 .predict =
+                     [](const Values& v) {
+                       return activation("gelu", reshape(v.at("x"), {2, 3, 4}));
+                     }});
 }
 
 OpCase transpose_case(const Dims& x, const Dims& order) {

@@ -50,8 +50,8 @@ OpCase stacked_case() {
           .predict =
               [](const Values& v) {
                 const auto layer = [&](const std::string& name, const Tensor& x) {
-                  const RecurrentWeights w{v.at(name + ".weight_ih"), v.at(name + ".weight_hh"), v.at(name + ".bias_ih"),
-                                           v.at(name + ".bias_hh")};
+                  const RecurrentWeights w{v.at(name + ".weight_ih"), v.at(name + ".weight_hh"),
+                                           v.at(name + ".bias_ih"), v.at(name + ".bias_hh")};
                   return is_lstm ? lstm(x, w) : gru(x, w);
                 };
                 return layer("b", layer("a", v.at("input")));

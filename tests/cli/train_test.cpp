@@ -18,12 +18,12 @@ const std::string kSmall =
 std::string hash_of(const CommandResult& r) { return r.json().at("weights_hash").get<std::string>(); }
 
 TEST(Train, ReportsWhatItDid) {
-  const CommandResult r = overtake(kSmall + "--steps 40 --json");
+  const CommandResult r = overtake(kSmall + "--steps 120 --json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const auto json = r.json();
-  EXPECT_EQ(json.at("steps"), 40);
+  EXPECT_EQ(json.at("steps"), 120);
   EXPECT_GT(json.at("loss").get<double>(), 0);
-  EXPECT_GT(json.at("accuracy").get<double>(), 0.3);  // ten classes with something to learn
+  EXPECT_GT(json.at("accuracy").get<double>(), 0.5);  // ten classes with something to learn
   EXPECT_GT(json.at("step_ms").get<double>(), 0);
   EXPECT_GT(json.at("peak_bytes").get<std::int64_t>(), 0);
   EXPECT_EQ(json.at("weights_hash").get<std::string>().size(), 16u);

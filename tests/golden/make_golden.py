@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the golden files of this folder: what PyTorch computes in ten training steps. Run by hand, not in CI:
+"""Makes the golden files of this folder: what PyTorch computes in up to ten training steps. Run by hand, not in CI:
 
     tests/golden/make_golden.py            # needs torch, numpy, safetensors; writes all cases beside this script
     tests/golden/make_golden.py cnn_sgd    # only these
 
 PyTorch computes in float64: the reference is then the mathematics, and the whole tolerance of the test is left to the
-float32 of the program under test. Weights, inputs and labels are not stored: both sides compute them from `numbers()`,
+float32 of what is tested. Weights, inputs and labels are not stored: both sides compute them from `numbers()`,
 in integer arithmetic and hence exactly, by the name of the tensor. Every step has a batch of its own. Files of a case:
 
     CASE.json         the model, its settings and the optimizer's; of every step the loss and the global norm of the
@@ -41,17 +41,17 @@ ADAMW = {"kind": "adamw", "learning_rate": 2**-8, "beta1": 0.9, "beta2": 0.999, 
          "clip_norm": 1.0}  # fmt: skip
 # Middle and half-width of the weights of norms ("gain") and of all biases at the start.
 INITIAL = {"gain": [1.0, 0.25], "bias": [0.0, 0.25]}
-# A deep network with few values per channel is chaotic: a ReLU that sits on its edge falls to another side in float32,
-# and a whole channel's gradient changes (PyTorch's own float32 is then off by tens of percent after a few steps). So
-# here the norms keep what they give to the ReLUs away from zero.
-OFF_THE_EDGE = {"gain": [0.25, 0.0625], "bias": [1.0, 0.125]}
+# ResNet-18 on a small batch is chaotic: now and then a ReLU sits so near its edge that float32 puts it on the other
+# side, which changes a whole channel's gradient (PyTorch's own float32 is then off by tens of percent after a few
+# steps). So here the norms keep most of what they give to the ReLUs away from zero.
+OFF_THE_EDGE = {"gain": [0.4, 0.1], "bias": [1.0, 0.25]}
 CASES = {  # model, settings, optimizer, initial weights, steps
     "cnn_sgd": ("cnn", IMAGES, SGD, INITIAL, 10),
     "cnn_nesterov": ("cnn", IMAGES, SGD | {"nesterov": True}, INITIAL, 10),
     "transformer_adamw": ("transformer", DECODER, ADAMW, INITIAL, 10),
     "lstm_sgd": ("lstm", RECURRENT, SGD, INITIAL, 10),
-    "gru_sgd": ("gru", RECURRENT, SGD, INITIAL, 10),
-    "resnet18_sgd": ("resnet-18", LARGE_IMAGES, SGD | {"learning_rate": 2**-8}, OFF_THE_EDGE, 10),
+    "gru_sgd": ("gru", RECURRENT, SGD | {"clip_norm": 0.3}, INITIAL, 10),
+    "resnet18_sgd": ("resnet-18", LARGE_IMAGES, SGD | {"learning_rate": 2**-10}, OFF_THE_EDGE, 5),
 }
 SKETCHED = {"resnet-18"}
 SKETCH_VECTORS = 3

@@ -6,6 +6,9 @@
 // beta only: not on m, n, the leading dimensions, the transposes, or on which rows and columns are computed in one
 // call. Splitting a product by rows or by columns is free; splitting it along k is not.
 //
+// In bf16 a link of the chain is a pair of neighbours along k where the machine multiplies pairs (AVX512-BF16, which
+// takes subnormals as zero), else one product: there the bits also depend on the machine's kind.
+//
 // Each calling thread keeps packing buffers of about 1.6 MiB.
 
 #include <cstdint>

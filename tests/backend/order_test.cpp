@@ -1,0 +1,154 @@
+// The promise everything rests on: any legal order, on any lanes, with any number of threads, gives the same bits.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/hash.h"
+#include "exec/cpu/target.h"
+#include "models/zoo.h"
+#include "passes/memory.h"
+#include "passes/pipeline.h"
+#include "passes/schedule.h"
+#include "random_plan.h"
+#include "train/planning.h"
+
+namespace overtake {
+namespace {
+
+constexpr int kSteps = 5;
+constexpr std::uint64_t kSeed = 3;
+
+OptimizerSettings momentum() { return {.momentum = 0.9}; }
+OptimizerSettings clipped_adamw() {
+  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
+}
+
+Graph training_graph(Graph forward, const OptimizerSettings& optimizer, unsigned parts, bool bf16 = false) {
+  const CpuTarget target;
+  PassRunner runner;
+  return build_training_graph(std::move(forward), target,
+                              {.optimizer = optimizer, .bf16 = bf16, .parts = parts, .extra = {}}, runner);
+}
+
+// Of all that lives across steps.
+std::uint64_t hash_of_parameters(Executor& executor) {
+  const Graph& g = executor.plan(0).graph;
+  Hash64 hash;
+  for (const Parameter& p : g.parameters) {
+    const Buffer& b = g.buffers[p.buffer];
+    std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+    executor.read_plain(p.buffer, values);
+    hash.add(values);
+  }
+  return hash.value();
+}
+
+// Trains for a few steps from the same start; weights must move and losses be finite. The hash is of the losses on the
+// way and of all that lives across steps in the end.
+std::uint64_t trained_hash(Plan plan, unsigned threads) {
+  plan = place_memory(std::move(plan));
+  verify(plan);
+  const auto executor = make_cpu_executor({std::move(plan)}, {.threads = threads});
+  fill_initial_parameters(*executor, kSeed);
+  fill_random_inputs(*executor, kSeed);
+  std::uint64_t last = hash_of_parameters(*executor);
+  Hash64 hash;
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    executor->run(0, {.step = step, .seed = kSeed, .learning_rate = 0.05f});
+    const auto metrics = executor->bytes(executor->plan(0).graph.losses[0]);
+    EXPECT_TRUE(std::isfinite(*reinterpret_cast<const float*>(metrics.data())));
+    hash.add(metrics);
+    const std::uint64_t now = hash_of_parameters(*executor);
+    EXPECT_NE(now, last) << "step " << step << " changed nothing";
+    last = now;
+  }
+  hash.add(std::as_bytes(std::span(&last, 1)));
+  return hash.value();
+}
+
+// `orders` random ones, over 1, 2 and 3 lanes and 1, 2 and 3 threads in turn.
+void expect_same_bits(const Graph& graph, int orders, std::uint32_t seed) {
+  const std::uint64_t want = trained_hash(schedule_in_order(graph), 2);
+  std::mt19937 random(seed);
+  for (int i = 0; i < orders; ++i) {
+    const std::size_t lanes = 1 + static_cast<std::size_t>(i) % 3;
+    const unsigned threads = 1 + static_cast<unsigned>(i / 3) % 3;
+    ASSERT_EQ(trained_hash(random_plan(graph, lanes, random), threads), want)
+        << "order " << i << " of seed " << seed << ", " << lanes << " lanes, " << threads << " threads";
+  }
+}
+
+struct Network {
+  const char* name;
+  const char* settings;
+};
+
+const Network kNetworks[] = {
+    {"mlp", "batch=5,width=24,image=8"},
+    {"lenet", "batch=3"},
+    {"cnn", "batch=4,width=4"},
+    {"transformer", "layers=2,width=32,heads=4,sequence=16,batch=3,dropout=0.1"},
+    {"lstm", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2"},
+    {"gru", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2"},
+};
+
+class Order : public ::testing::TestWithParam<Network> {
+ protected:
+  Graph forward() const { return build_model(GetParam().name, ModelSettings::parse(GetParam().settings)); }
+};
+
+TEST_P(Order, SgdWithMomentum) { expect_same_bits(training_graph(forward(), momentum(), 2), 90, 1); }
+
+TEST_P(Order, AdamWWithClipping) { expect_same_bits(training_graph(forward(), clipped_adamw(), 3), 90, 2); }
+
+TEST_P(Order, Bf16) {
+  if (!cpu_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  expect_same_bits(training_graph(forward(), momentum(), 2, true), 18, 3);
+}
+
+// Our own schedule, on times that are none.
+TEST_P(Order, OutOfOrderOnRandomTimes) {
+  const Graph graph = training_graph(forward(), momentum(), 2);
+  const std::uint64_t want = trained_hash(schedule_in_order(graph), 2);
+  std::mt19937 random(4);
+  for (const std::size_t max_waiting : {std::size_t{1}, std::size_t{4}, std::size_t{1000}}) {
+    Profile profile;
+    for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+      profile.alone_ns.push_back(1000 + static_cast<std::int64_t>(random() % 9000));
+      profile.beside_ns.push_back(profile.alone_ns.back() * 2);
+    }
+    EXPECT_EQ(trained_hash(schedule_out_of_order(graph, profile, {.max_waiting = max_waiting}), 2), want);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Order, ::testing::ValuesIn(kNetworks),
+                         [](const auto& network) { return std::string(network.param.name); });
+
+// Views of weights, fan-outs and in-place neighbours: what the memory planner can get wrong.
+TEST(OrderOfViews, ViewsOfWeights) {
+  Model m("views", 4);
+  const Value w = m.parameter({6, 2}, {Init::Kind::normal, 1.0}, "w");
+  const Value x = m.linear(m.input({12}), {.out = 12}, "fc");
+  const Value view = m.reshape(m.reshape(w, {3, 4}), {12});
+  Value y = m.mul(m.activation(x, "silu"), view);
+  y = m.add(m.mul(y, m.reshape(m.activation(m.reshape(x, {4, 3, 4}), "tanh"), {4, 12})), x);
+  m.mean_squared_error(m.mul(y, m.reshape(w, {12})));
+  const Graph graph = training_graph(std::move(m).finish(), momentum(), 2);
+  expect_same_bits(graph, 30, 5);
+}
+
+// The bits that depend on nothing do depend on the seed.
+TEST(OrderOfViews, OtherWeightsGiveOtherBits) {
+  const Graph graph =
+      training_graph(build_model("mlp", ModelSettings::parse("batch=5,width=24,image=8")), momentum(), 2);
+  const auto executor = make_cpu_executor({place_memory(schedule_in_order(graph))}, {.threads = 1});
+  fill_initial_parameters(*executor, 1);
+  const std::uint64_t first = hash_of_parameters(*executor);
+  fill_initial_parameters(*executor, 2);
+  EXPECT_NE(hash_of_parameters(*executor), first);
+}
+
+}  // namespace
+}  // namespace overtake
