@@ -4,9 +4,10 @@
     bench/cpu/run.py --overtake build/release/overtake --python python3
 
 All peers take turns, round by round, so that what else the machine does hits all alike. A peer's figure is the median
-over rounds of the median over a round's steps; its speed is relative to the best PyTorch variant. PyTorch runs in worker processes that live as long as a case; Overtake
-is started anew each round and plans again each time, outside the measured steps. Peers that do not work here are left
-out by name. Needs nothing but Python; --python is the one that has torch.
+over rounds of the median over a round's steps; its speed is relative to the best PyTorch variant. PyTorch runs in
+worker processes that live as long as a case; Overtake is started anew each round and plans again each time, outside the
+measured steps. Peers that do not work here are left out by name. Needs nothing but Python; --python is the one that has
+torch.
 """
 
 import argparse
