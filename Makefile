@@ -18,7 +18,7 @@ build: setup
 	cmake --build --preset release --target overtake
 
 train: build
-	$(OVERTAKE) train cnn --data fashion-mnist --epochs 2 --batch 64 --lr 0.05 --lr-schedule cosine --warmup 50 \
+	$(OVERTAKE) train cnn --data fashion-mnist --epochs 4 --batch 64 --lr 0.05 --lr-schedule cosine --warmup 50 \
 	  --momentum 0.9 --weight-decay 5e-4 --schedule auto
 	$(OVERTAKE) bench cnn --schedules in-order,ooo --steps 30
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need, from Debian 12's own packages. Does nothing where all of it is there.
 set -euo pipefail
-packages=(build-essential cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
+packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
           zlib1g-dev dataset-fashion-mnist clang-format python3)
 missing=()
 for package in "${packages[@]}"; do

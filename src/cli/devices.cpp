@@ -5,31 +5,47 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "exec/cpu/description.h"
+#include "exec/cuda/description.h"
 #include "report/table.h"
 
 namespace overtake {
 namespace {
 
+nlohmann::json to_json(const CpuDescription& cpu, const CudaDescription& cuda) {
+  nlohmann::json devices = nlohmann::json::array();
+  devices.push_back({{"name", "cpu"},
+                     {"model", cpu.model},
+                     {"cores", cpu.cores},
+                     {"memory_bytes", cpu.memory_bytes},
+                     {"instructions", cpu.instructions},
+                     {"bf16", cpu.has_bf16},
+                     {"library", cpu.library}});
+  devices.push_back({{"name", "null"}});
+  nlohmann::json gpus = nlohmann::json::array();
+  for (const GpuDescription& gpu : cuda.gpus)
+    gpus.push_back({{"model", gpu.model},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"capability", gpu.capability}});
+  return {{"devices", devices}, {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"gpus", gpus}}}};
+}
+
 int list_devices(bool as_json) {
   const CpuDescription cpu = describe_cpu();
+  const CudaDescription cuda = describe_cuda();
   if (as_json) {
-    fmt::print("{}\n", nlohmann::json{{"devices",
-                                       {{{"name", "cpu"},
-                                         {"model", cpu.model},
-                                         {"cores", cpu.cores},
-                                         {"memory_bytes", cpu.memory_bytes},
-                                         {"instructions", cpu.instructions},
-                                         {"bf16", cpu.has_bf16},
-                                         {"library", cpu.library}},
-                                        {{"name", "null"}}}}}
-                           .dump());
+    fmt::print("{}\n", to_json(cpu, cuda).dump());
     return 0;
   }
   Table table({"device", "what", "cores", "memory", "kernels"});
   table.add({"cpu", cpu.model, std::to_string(cpu.cores), format_bytes(cpu.memory_bytes),
-             fmt::format("{}, {}{}", cpu.library, cpu.instructions, cpu.has_bf16 ? ", bf16" : "")});
+             fmt::format("{}, {}", cpu.library, cpu.instructions)});
   table.add({"null", "computes nothing; for tests of plans", "", "", ""});
-  fmt::print("{}cuda: not in this build\n", table.text());
+  fmt::print("{}", table.text());
+  for (const GpuDescription& gpu : cuda.gpus)
+    fmt::print("GPU seen: {}, {} SMs, {}, compute capability {} (no backend yet: nothing trains on it)\n", gpu.model,
+               gpu.multiprocessors, format_bytes(gpu.memory_bytes), gpu.capability);
+  if (!cuda.note.empty()) fmt::print("cuda: {}\n", cuda.note);
   return 0;
 }
 

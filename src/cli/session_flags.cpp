@@ -24,6 +24,7 @@ void SessionFlags::add_to(CLI::App& c) {
   c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores");
   c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
   c.add_option("--skip-pass", skip_passes, "leave out a pass (fuse), for experiments");
+  c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
   c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   c.add_flag("--json", json, "one JSON object as the last line");
 }
@@ -58,6 +59,7 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   o.skip_passes = {skip_passes.begin(), skip_passes.end()};
   for (const std::string& pass : skip_passes)
     if (pass != "fuse") fail_user("--skip-pass {}: only fuse can be left out without breaking the step", pass);
+  o.propagate_layouts = !no_layouts;
   if (print_passes) o.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   o.note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   return o;

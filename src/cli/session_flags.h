@@ -28,6 +28,7 @@ struct SessionFlags {
   unsigned parts = 0;
   std::string memory_cap;
   std::vector<std::string> skip_passes;
+  bool no_layouts = false;
   bool print_passes = false;
   bool json = false;
 

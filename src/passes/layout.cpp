@@ -18,7 +18,8 @@ bool is_image_operand(const Graph& g, const Task& task, std::size_t read, Buffer
 
 class LayoutChooser {
  public:
-  LayoutChooser(const Graph& old, Graph& g, const Target& target) : old_(old), graph_(g), target_(target) {}
+  LayoutChooser(const Graph& old, Graph& g, const Target& target, bool propagate)
+      : old_(old), graph_(g), target_(target), propagate_(propagate) {}
 
   void run() {
     for (BufferId b = 0; b < graph_.buffers.size(); ++b)
@@ -32,6 +33,8 @@ class LayoutChooser {
     const Task& task = old_.tasks[t];
     std::vector<BufferId> reads(old_.reads(t).begin(), old_.reads(t).end());
     const std::vector<BufferId> writes(old_.writes(t).begin(), old_.writes(t).end());
+    for (BufferId& b : reads)
+      if (const auto plain = plain_of_.find(b); plain != plain_of_.end()) b = plain->second;
     const Layout layout = wanted(task, reads);
     for (std::size_t i = 0; i < reads.size(); ++i)
       if (is_image_operand(graph_, task, i, reads[i]) && graph_.buffers[reads[i]].layout != layout)
@@ -41,6 +44,9 @@ class LayoutChooser {
     const TaskId id = graph_.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
     graph_.tasks[id].micro_batch = task.micro_batch;
     graph_.tasks[id].device = task.device;
+    for (const BufferId b : writes)
+      if (!propagate_ && is_image(graph_, b) && graph_.buffers[b].dtype != DType::u8 && layout != plain_layout(4))
+        plain_of_[b] = reordered(b, plain_layout(4), task.layer);
   }
 
   Layout wanted(const Task& task, const std::vector<BufferId>& reads) const {
@@ -73,16 +79,18 @@ class LayoutChooser {
   const Graph& old_;
   Graph& graph_;
   const Target& target_;
+  bool propagate_;
+  std::map<BufferId, BufferId> plain_of_;  // without propagation
   std::map<std::pair<BufferId, std::string>, BufferId> made_;
 };
 
 }  // namespace
 
-Graph choose_layouts(Graph graph, const Target& target) {
+Graph choose_layouts(Graph graph, const Target& target, bool propagate) {
   const Graph old = graph;
   graph.tasks.clear();
   graph.operands.clear();
-  LayoutChooser(old, graph, target).run();
+  LayoutChooser(old, graph, target, propagate).run();
   return graph;
 }
 

@@ -5,7 +5,9 @@
 
 namespace overtake {
 
-// On the forward graph. Host inputs of four dimensions are channels-last, as the loader writes them.
-Graph choose_layouts(Graph graph, const Target& target);
+// On the forward graph. Host inputs of four dimensions are channels-last, as the loader writes them. Without
+// propagation every result goes back to row-major at once, as if each layer stood alone: for measuring what
+// propagation brings.
+Graph choose_layouts(Graph graph, const Target& target, bool propagate = true);
 
 }  // namespace overtake

@@ -16,7 +16,11 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   // Before layouts, so that casts are laid out like everything else.
   if (options.bf16) passes.push_back({"bf16", use_bf16, is_forward_only});
   // Before differentiation: a gradient lies like its value, and a reorder has a gradient like any other op.
-  passes.push_back({"layout", [&target](Graph g) { return choose_layouts(std::move(g), target); }, is_forward_only});
+  passes.push_back({"layout",
+                    [&target, propagate = options.propagate_layouts](Graph g) {
+                      return choose_layouts(std::move(g), target, propagate);
+                    },
+                    is_forward_only});
   passes.push_back({"differentiate", differentiate, is_forward_only, is_differentiated});
   // Before updates, whose states lie like the weight.
   passes.push_back(

@@ -12,6 +12,7 @@ namespace overtake {
 struct PipelineOptions {
   OptimizerSettings optimizer;
   bool bf16 = false;
+  bool propagate_layouts = true;
   unsigned parts = 1;  // fixed pieces of every task; see Graph::parts
   // Passes of the user's own, on the differentiated graph with its updates.
   std::vector<Pass<Graph>> extra;

@@ -47,6 +47,7 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
   const Graph graph = build_training_graph(std::move(forward), target,
                                            {.optimizer = options_.optimizer,
                                             .bf16 = options_.bf16,
+                                            .propagate_layouts = options_.propagate_layouts,
                                             .parts = options_.parts == 0 ? cores : options_.parts,
                                             .extra = options_.extra_passes},
                                            runner);

@@ -28,6 +28,7 @@ struct SessionOptions {
   std::uint64_t seed = 0;
   std::optional<std::uint64_t> memory_cap;
   std::set<std::string> skip_passes;
+  bool propagate_layouts = true;  // false: back to row-major after every layer, for measuring
   std::vector<Pass<Graph>> extra_passes;
   std::function<void(const std::string&)> print_passes = {};  // gets the graph whenever a pass changed it
   std::function<void(const std::string&)> note = {};          // gets lines for the user: what was chosen, and why

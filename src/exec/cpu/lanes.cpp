@@ -62,6 +62,7 @@ LaneThreads::LaneThreads(unsigned threads, std::size_t lanes) : offers_(lanes), 
   const unsigned count = std::max(threads, static_cast<unsigned>(lanes));
   // Spinning only helps where every thread has a core.
   spins_ = count <= available_cores() ? 4000 : 0;
+  is_pinned_ = count == available_cores();
   for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
@@ -140,7 +141,8 @@ Trace LaneThreads::run(const LaneProgram& program, const StepArgs& args) {
 
 void LaneThreads::work(unsigned thread) {
   omp_set_num_threads(1);  // oneDNN cuts its sums by this count
-  if (spins_ > 0) pin_to_core(thread);
+  // Fewer threads than cores may have to share the machine with others: then the system knows better where to run.
+  if (is_pinned_) pin_to_core(thread);
   std::uint32_t last_run = 0;
   const auto is_stopping = [&] { return stop_.load(std::memory_order_acquire); };
   while (true) {

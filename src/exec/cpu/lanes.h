@@ -85,7 +85,8 @@ class LaneThreads {
   std::atomic<bool> stop_{false};
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  unsigned spins_;
+  unsigned spins_ = 0;
+  bool is_pinned_ = false;
   std::vector<std::thread> threads_;  // last: starts when all above is there
 };
 

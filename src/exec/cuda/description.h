@@ -1,0 +1,25 @@
+#pragma once
+// What GPUs this build and this machine have. The backend itself is still to come; a build without CUDA links
+// no_cuda.cpp.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace overtake {
+
+struct GpuDescription {
+  std::string model;
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0;
+  std::string capability;  // "9.0"
+};
+
+struct CudaDescription {
+  bool is_built_in = false;
+  std::string note;  // why there are no GPUs, for people; empty if there are
+  std::vector<GpuDescription> gpus;
+};
+CudaDescription describe_cuda();
+
+}  // namespace overtake

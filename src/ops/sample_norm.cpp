@@ -1,0 +1,53 @@
+// Norms whose statistics stay within a sample: layer norm (per row, over the last dimension) and group norm (per sample
+// and group of channels): y = gamma * (x - mean) * rstd + beta
+// forward:     reads x, gamma, beta              writes y, mean, rstd ([rows], or [N, groups])
+// input_grad:  reads x, dy, mean, rstd, gamma    writes dx
+// weight_grad: reads x, dy, mean, rstd           writes dgamma, dbeta
+// attributes:  eps, groups (group norm)
+
+#include "ops/rules.h"
+
+namespace overtake {
+namespace {
+
+OpForm form_of(const TensorType& x, const Shape& width, const Shape& statistics) {
+  OpForm f;
+  f.parameters = {{"weight", width, Role::weight, {Init::Kind::ones}}, {"bias", width, Role::weight, {}}};
+  f.outputs = {{"", x.shape, x.dtype}, {"mean", statistics}, {"rstd", statistics}};
+  return f;
+}
+
+OpForm layer_form(std::span<const TensorType> inputs, const Attrs&) {
+  const Shape& x = inputs[0].shape;
+  if (x.rank < 2) fail_shape("the input needs two dimensions or more, but is {}", to_string(x));
+  return form_of(inputs[0], {x.back()}, {x.elements() / x.back()});
+}
+
+OpForm group_form(std::span<const TensorType> inputs, const Attrs& attrs) {
+  expect_rank(inputs[0], 4, "the input");
+  const std::int64_t groups = attrs.integer("groups"), channels = inputs[0].shape[1];
+  if (groups < 1 || channels % groups != 0) fail_shape("{} channels do not divide into {} groups", channels, groups);
+  return form_of(inputs[0], {channels}, {inputs[0].shape[0], groups});
+}
+
+void gradient(Gradient& g) {
+  const BufferId x = g.in(0), dy = g.grad_out(0), mean = g.out(1), rstd = g.out(2);
+  if (g.wants(0)) g.emit(Kind::input_grad, {x, dy, mean, rstd, g.in(1)}, {g.grad_in(0)});
+  g.emit(Kind::weight_grad, {x, dy, mean, rstd}, {g.grad_in(1), g.grad_in(2)});
+}
+
+std::vector<InPlace> in_place(const Task& t) {
+  if (t.kind == Kind::input_grad) return {{1, 0}};
+  return {};
+}
+
+}  // namespace
+
+OpTraits layer_norm_traits() {
+  return {.op = Op::layer_norm, .form = layer_form, .gradient = gradient, .in_place = in_place};
+}
+OpTraits group_norm_traits() {
+  return {.op = Op::group_norm, .form = group_form, .gradient = gradient, .in_place = in_place};
+}
+
+}  // namespace overtake
