@@ -10,8 +10,12 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const Graph& old, Graph& g)
-      : old_(old), graph_(g), writer_(old.buffers.size(), kNone), readers_(old.buffers.size(), 0) {
+  Fuser(const Graph& old, Graph& g, bool fuse_linear)
+      : old_(old),
+        graph_(g),
+        fuse_linear_(fuse_linear),
+        writer_(old.buffers.size(), kNone),
+        readers_(old.buffers.size(), 0) {
     for (TaskId t = 0; t < old.tasks.size(); ++t) {
       for (const BufferId b : old.reads(t))
         if (b != kNone) ++readers_[b];
@@ -63,6 +67,7 @@ class Fuser {
           return;
         }
       }
+      if (!fuse_linear_) return;
       const TaskId linear = producer(x, Op::linear);
       if (linear != kNone && !old_.attrs_of(old_.tasks[linear]).has("function")) join(t, {linear, kNone, function});
     }
@@ -106,6 +111,7 @@ class Fuser {
 
   const Graph& old_;
   Graph& graph_;
+  bool fuse_linear_;
   std::vector<TaskId> writer_;
   std::vector<std::uint32_t> readers_;
   std::vector<char> absorbed_;
@@ -114,11 +120,11 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(Graph graph) {
+Graph fuse(Graph graph, bool fuse_linear) {
   const Graph old = graph;
   graph.tasks.clear();
   graph.operands.clear();
-  Fuser(old, graph).run();
+  Fuser(old, graph, fuse_linear).run();
   return graph;
 }
 

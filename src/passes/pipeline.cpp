@@ -12,7 +12,7 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   std::vector<Pass<Graph>> passes;
   // Fusing comes first: on the forward graph alone patterns are small, and each op's own gradient rule then fuses the
   // backward as well.
-  passes.push_back({"fuse", fuse, is_forward_only});
+  passes.push_back({"fuse", [&target](Graph g) { return fuse(std::move(g), target.fuses_linear()); }, is_forward_only});
   // Before layouts, so that casts are laid out like everything else.
   if (options.bf16) passes.push_back({"bf16", use_bf16, is_forward_only});
   // Before differentiation: a gradient lies like its value, and a reorder has a gradient like any other op.

@@ -25,6 +25,8 @@ enum class ImageLayout : std::uint8_t {
 class Target {
  public:
   virtual ~Target() = default;
+  // Whether a linear layer with its activation in one kernel is faster than the two.
+  virtual bool fuses_linear() const = 0;
   virtual ImageLayout image_layout(const Graph& graph, const Task& task) const = 0;
   // How the task wants the weight it reads or writes at this place (reads first, then writes); none: as it is stored.
   // A gradient's format is also how the weight itself is stored.

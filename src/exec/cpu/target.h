@@ -9,6 +9,8 @@ namespace overtake {
 class CpuTarget final : public Target {
  public:
   CpuTarget();
+  // Measured: the activation costs the product more than a pass of its own over data that is in cache anyway.
+  bool fuses_linear() const override { return false; }
   ImageLayout image_layout(const Graph& graph, const Task& task) const override;
   std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
   std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override;
