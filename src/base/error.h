@@ -30,8 +30,8 @@ template <class... Args>
 }  // namespace overtake
 
 // Checks a promise of ours; `...` is a format string and its values.
-#define OVERTAKE_CHECK(condition, ...)                                                          \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
+#define OVERTAKE_CHECK(condition, ...)                                                       \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
       ::overtake::fail_internal(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -57,11 +57,11 @@ TEST(PassRunner, RunsTimesAndRecords) {
 TEST(PassRunner, SkipsByName) {
   PassRunner runner({.skip = {"fuse"}, .print = {}});
   const Graph before = model("mlp");
-  EXPECT_EQ(print(runner.run(Pass<Graph>{"fuse", [](Graph g) { return fuse(std::move(g)); }}, Graph(before))),
+  EXPECT_EQ(print(runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, Graph(before))),
             print(before));
   EXPECT_TRUE(runner.records().at(0).skipped);
   const CpuTarget target;
-  const Graph whole = build_training_graph(model("mlp"), target, {}, runner);
+  const Graph whole = build_training_graph(model("cnn"), target, {}, runner);
   EXPECT_GT(count_op(whole, Op::activation), 0u);  // the pipeline's fuse was skipped as well
   EXPECT_EQ(runner.records().size(), 1 + training_passes(target, {}).size());
 }
@@ -72,7 +72,7 @@ TEST(PassRunner, PrintsWhereSomethingChanged) {
   Graph g = runner.run(Pass<Graph>{"nothing", [](Graph x) { return x; }}, model("mlp"));
   EXPECT_TRUE(texts.empty());
   EXPECT_FALSE(runner.records().at(0).changed);
-  g = runner.run(Pass<Graph>{"fuse", [](Graph g) { return fuse(std::move(g)); }}, std::move(g));
+  g = runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, std::move(g));
   ASSERT_EQ(texts.size(), 1u);
   EXPECT_TRUE(runner.records().at(1).changed);
   EXPECT_EQ(texts[0].find("after fuse ("), 0u) << texts[0];
