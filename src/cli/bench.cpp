@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -37,6 +39,7 @@ struct Row {
 
 // Steps of all schedules in turn, so that what else the machine does hits all alike.
 void measure(std::vector<Row>& rows, const BenchFlags& flags) {
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
   for (int i = 0; i < flags.warm + flags.steps; ++i) {
     for (Row& row : rows) {
       StepResult step = row.session->step(static_cast<float>(flags.session.learning_rate));
@@ -44,9 +47,9 @@ void measure(std::vector<Row>& rows, const BenchFlags& flags) {
       row.ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
       if (!flags.trace.empty() && i + 1 == flags.warm + flags.steps) row.traces.push_back(std::move(step.trace));
     }
-    fmt::print(stderr, "\rround {}/{}", i + 1, flags.warm + flags.steps);
+    if (is_terminal) fmt::print(stderr, "\rround {}/{}", i + 1, flags.warm + flags.steps);
   }
-  fmt::print(stderr, "\r\033[K");
+  if (is_terminal) fmt::print(stderr, "\r\033[K");
 }
 
 int bench(const BenchFlags& flags) {
