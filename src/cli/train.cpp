@@ -72,7 +72,11 @@ int train(TrainFlags flags) {
   if (!flags.loop.resume.empty() && flags.session.parts == 0)
     flags.session.parts = checkpoint_parts(flags.loop.resume).value_or(0);
 
-  Session session(build_model(flags.session.model, settings), flags.session.options(schedule));
+  // All that can be wrong with what was given shows before anything is measured.
+  Graph model = build_model(flags.session.model, settings);
+  const SessionOptions options = flags.session.options(schedule);
+  flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(model), flags.loop.seed);
+  Session session(std::move(model), options);
   fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
              session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
              format_bytes(static_cast<std::int64_t>(session.peak_bytes())));

@@ -93,7 +93,8 @@ Value Model::linear(Value x, const Linear& o, const std::string& name) {
 Value Model::linear_tied(Value x, const std::string& weight, const std::string& given_name) {
   for (const Parameter& p : graph_.parameters) {
     if (graph_.buffer_name(p.buffer) != weight) continue;
-    const Shape& w = graph_.buffers[p.buffer].shape;
+    const BufferId weight_id = p.buffer;
+    const Shape w = graph_.buffers[weight_id].shape;  // a copy: adding buffers moves them
     const std::string name = given_name.empty() ? weight + ".tied" : given_name;
     Shape y = shape(x);
     if (w.rank != 2 || y.back() != w[1])
@@ -103,7 +104,7 @@ Value Model::linear_tied(Value x, const std::string& weight, const std::string& 
     y[y.rank - 1u] = w[0];
     const BufferId out = graph_.add_buffer(name, y, graph_.buffers[x.id].dtype, Role::activation);
     const AttrsId attrs = graph_.add_attrs({{"out", w[0]}, {"bias", std::int64_t{0}}});
-    graph_.add_task(Kind::forward, Op::linear, graph_.add_layer(name), attrs, {x.id, p.buffer, kNone}, {out});
+    graph_.add_task(Kind::forward, Op::linear, graph_.add_layer(name), attrs, {x.id, weight_id, kNone}, {out});
     return {out};
   }
   fail_user("model {}: no weight '{}' to tie to; name an earlier layer's", graph_.model, weight);

@@ -49,11 +49,10 @@ void check_finite(const std::vector<NamedTensor>& tensors, const std::string& pa
 class Loop {
  public:
   Loop(Session& session, const LoopOptions& options) : session_(session), options_(options) {
-    const SampleForm form = session.sample_form();
-    train_data_ = open_dataset(options.data, Split::train, form, options.seed);
-    test_data_ = open_dataset(options.data, Split::test, form, options.seed);
+    data_ = options.opened ? *options.opened
+                           : open_training_data(options.data, sample_form_of(session.graph()), options.seed);
     sampler_ = SamplerOptions{.batch = session.batch(), .seed = options.seed};
-    per_epoch_ = Sampler(train_data_->size(), sampler_).batches_per_epoch();
+    per_epoch_ = Sampler(data_.train->size(), sampler_).batches_per_epoch();
     total_ = options.steps != 0 ? options.steps : options.epochs * per_epoch_;
     rates_ = parse_schedule(options.lr_schedule, options.learning_rate, options.warmup, total_);
     if (!options.save.empty()) check_checkpoint_writable(options.save);
@@ -63,7 +62,7 @@ class Loop {
   LoopResult run(const std::function<void(const Progress&)>& report, const std::function<bool()>& is_interrupted) {
     const std::uint64_t first = session_.steps_done();
     const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
-    Loader loader(train_data_, {.sampler = sampler_, .augment = augment}, {first / per_epoch_, first % per_epoch_});
+    Loader loader(data_.train, {.sampler = sampler_, .augment = augment}, {first / per_epoch_, first % per_epoch_});
     LoopResult result;
     std::vector<double> step_ms;
     const Clock::time_point start = Clock::now();
@@ -104,12 +103,12 @@ class Loop {
     result.steps = session_.steps_done();
     std::ranges::sort(step_ms);
     if (!step_ms.empty()) result.step_ms = step_ms[step_ms.size() / 2];
-    if (!result.interrupted) result.test = evaluate(session_, *test_data_);
+    if (!result.interrupted) result.test = evaluate(session_, *data_.test);
     return result;
   }
 
  private:
-  bool has_accuracy() const { return train_data_->form().label != LabelForm::targets; }
+  bool has_accuracy() const { return data_.train->form().label != LabelForm::targets; }
 
   void keep(LoopResult& result, Trace trace) const {
     if (!options_.keep_traces) return;
@@ -151,14 +150,17 @@ class Loop {
 
   Session& session_;
   const LoopOptions& options_;
-  std::shared_ptr<const Dataset> train_data_;
-  std::unique_ptr<Dataset> test_data_;
+  TrainingData data_;
   SamplerOptions sampler_;
   LearningRateSchedule rates_;
   std::uint64_t per_epoch_ = 1, total_ = 0;
 };
 
 }  // namespace
+
+TrainingData open_training_data(const std::string& spec, const SampleForm& form, std::uint64_t seed) {
+  return {open_dataset(spec, Split::train, form, seed), open_dataset(spec, Split::test, form, seed)};
+}
 
 EvalResult evaluate(Session& session, const Dataset& dataset) {
   const auto shared = std::shared_ptr<const Dataset>(&dataset, [](const Dataset*) {});

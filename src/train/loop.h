@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +15,15 @@
 
 namespace overtake {
 
+// Both splits, opened.
+struct TrainingData {
+  std::shared_ptr<const Dataset> train, test;
+};
+TrainingData open_training_data(const std::string& spec, const SampleForm& form, std::uint64_t seed);
+
 struct LoopOptions {
   std::string data = "synthetic";
+  std::optional<TrainingData> opened;  // `data`, where it was opened before: a mistake there should show at once
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;   // in all, counted from the very start; 0: by epochs
   std::uint64_t epochs = 1;  // where steps is 0

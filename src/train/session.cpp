@@ -14,6 +14,13 @@
 namespace overtake {
 namespace {
 
+std::vector<BufferId> inputs_of(const Graph& g) {
+  std::vector<BufferId> all;
+  for (BufferId b = 0; b < g.buffers.size(); ++b)
+    if (g.buffers[b].role == Role::input) all.push_back(b);
+  return all;
+}
+
 StoredType stored_type(DType type) {
   switch (type) {
     case DType::bf16:
@@ -71,18 +78,10 @@ void Session::initialise() {
 
 void Session::fill_inputs(std::uint64_t seed) { fill_random_inputs(*executor_, seed); }
 
-std::vector<BufferId> Session::inputs() const {
-  std::vector<BufferId> all;
-  for (BufferId b = 0; b < graph().buffers.size(); ++b)
-    if (graph().buffers[b].role == Role::input) all.push_back(b);
-  return all;
-}
-
-SampleForm Session::sample_form() const {
+SampleForm sample_form_of(const Graph& g) {
   SampleForm form;
-  const Graph& g = graph();
   const auto dims_of = [](const Shape& s) { return std::vector<std::int64_t>(s.span().begin() + 1, s.span().end()); };
-  for (const BufferId b : inputs()) {
+  for (const BufferId b : inputs_of(g)) {
     const Buffer& x = g.buffers[b];
     const std::string& name = g.buffer_name(b);
     if (name == "targets") {
@@ -107,7 +106,7 @@ SampleForm Session::sample_form() const {
   return form;
 }
 
-std::int64_t Session::batch() const { return graph().buffers[inputs().at(0)].shape[0]; }
+std::int64_t Session::batch() const { return graph().buffers[inputs_of(graph()).at(0)].shape[0]; }
 
 void Session::write_batch(const HostBatch& batch) {
   const auto copy = [&](BufferId b, const auto& from) {
@@ -116,7 +115,7 @@ void Session::write_batch(const HostBatch& batch) {
                    from.size() * sizeof(from[0]), graph().buffer_name(b), to.size());
     std::memcpy(to.data(), from.data(), to.size());
   };
-  for (const BufferId b : inputs()) {
+  for (const BufferId b : inputs_of(graph())) {
     const std::string& name = graph().buffer_name(b);
     if (name == "tokens") {
       copy(b, batch.tokens);

@@ -60,8 +60,6 @@ class Session {
   std::uint64_t steps_done() const { return steps_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
   Executor& executor() { return *executor_; }
-  // What the model takes, for opening data.
-  SampleForm sample_form() const;
   std::int64_t batch() const;
 
   // Starts the weights anew from the seed.
@@ -78,13 +76,15 @@ class Session {
  private:
   void write_batch(const HostBatch& batch);
   StepResult result_of(Trace trace) const;
-  std::vector<BufferId> inputs() const;
 
   SessionOptions options_;
   std::vector<PassRecord> passes_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;
 };
+
+// What a model takes, for opening data.
+SampleForm sample_form_of(const Graph& graph);
 
 // The name under which a parameter is stored, and its shape there: grouped convolutions are stored as PyTorch does.
 std::vector<std::int64_t> stored_dims(const Buffer& buffer);

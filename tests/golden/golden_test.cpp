@@ -234,7 +234,7 @@ std::uint64_t train_and_compare(const Golden& golden, ScheduleChoice schedule) {
   for (std::size_t step = 0; step < steps; ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
     const StepResult result =
-        session.step(batch_of(step, session.sample_form(), session.batch()), optimizer.at("learning_rate"));
+        session.step(batch_of(step, sample_form_of(session.graph()), session.batch()), optimizer.at("learning_rate"));
     EXPECT_NEAR(result.loss / facts.at("losses")[step].get<double>(), 1.0, kTolerance);
     const Tensors gradients = gradients_of(session);
     const double norm = facts.at("norms")[step];
