@@ -1,8 +1,9 @@
 // y = function(gamma * (x - mean) * rstd + beta + residual?), statistics per channel over N, H, W
 // forward:     reads x, residual?, gamma, beta, running_mean, running_var
 //              writes y, mean, rstd, running_mean, running_var
-// weight_grad: reads x, dy, y?, mean, rstd, gamma, beta      writes dgamma, dbeta, dz?
-//              (dz = dy where the function let through: the residual's gradient; y only where there is a residual)
+// weight_grad: reads x, dy, y?, mean, rstd, gamma, beta      writes dgamma?, dbeta?, dz?
+//              (dz = dy where the function let through: the residual's gradient; y only where there is a residual and a
+//              function; dgamma and dbeta where they are trained or needed for dx)
 // input_grad:  reads x, dy or dz, mean, rstd, gamma, beta, dgamma, dbeta      writes dx
 // attributes:  eps, momentum, function ("none" or "relu"), training (0: use the running statistics), masked (input_grad
 //              only: 1 when its gradient is dz already)
@@ -32,15 +33,22 @@ void gradient(Gradient& g) {
   const BufferId x = g.in(0), dy = g.grad_out(0), gamma = g.in(2), beta = g.in(3), mean = g.out(1), rstd = g.out(2);
   Attrs attrs = g.graph().attrs_of(g.forward());
   const bool has_function = attrs.text("function") != "none", has_residual = g.in(1) != kNone;
-  const BufferId dgamma = g.grad_in(2), dbeta = g.grad_in(3);
+  const bool is_masked_from_y = has_residual && has_function;
+  // Where a gradient is not wanted for itself, but for dx, it is a temporary.
+  const auto or_temporary = [&](BufferId gradient, const char* name, BufferId like) {
+    if (gradient != kNone || !g.wants(0)) return gradient;
+    const Buffer b = g.graph().buffers[like];
+    return g.temporary(name, b.shape, b.dtype);
+  };
+  const BufferId dgamma = or_temporary(g.grad_in(2), "dgamma", mean), dbeta = or_temporary(g.grad_in(3), "dbeta", mean);
   BufferId dz = kNone;
-  if (has_residual && has_function) {
-    dz = g.grad_in(1);
-    if (dz == kNone) dz = g.temporary("dz", g.graph().buffers[x].shape, g.graph().buffers[x].dtype);
-  } else if (has_residual && g.wants(1)) {
+  if (is_masked_from_y)
+    dz = or_temporary(g.grad_in(1), "dz", x);
+  else if (has_residual && g.wants(1))
     g.pass(1, dy);
-  }
-  g.emit(Kind::weight_grad, {x, dy, dz != kNone ? g.out(0) : kNone, mean, rstd, gamma, beta}, {dgamma, dbeta, dz});
+  if (dgamma != kNone || dbeta != kNone || dz != kNone)
+    g.emit(Kind::weight_grad, {x, dy, is_masked_from_y ? g.out(0) : kNone, mean, rstd, gamma, beta},
+           {dgamma, dbeta, dz});
   if (!g.wants(0)) return;
   attrs.set("masked", std::int64_t{dz != kNone});
   const BufferId reads[] = {x, dz != kNone ? dz : dy, mean, rstd, gamma, beta, dgamma, dbeta}, dx = g.grad_in(0);

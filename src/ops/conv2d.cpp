@@ -1,7 +1,7 @@
 // y[N, O, H', W'] = x[N, C, H, W] * w[O, C / groups, kh, kw] + bias[O]; with groups > 1, w is [G, O / G, C / G, kh, kw]
 // forward:     reads x, w, bias?   writes y
 // input_grad:  reads dy, w         writes dx
-// weight_grad: reads x, dy         writes dw, dbias?
+// weight_grad: reads x, dy         writes dw?, dbias?      (those that are trained)
 // attributes:  out, kernel [2], stride [2], padding [4: top, left, bottom, right], dilation [2], groups, bias
 
 #include <cmath>
@@ -32,11 +32,10 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   const Shape w = groups == 1 ? Shape{out, in, kernel[0], kernel[1]}
                               : Shape{groups, out / groups, in_per_group, kernel[0], kernel[1]};
   const auto fan_in = static_cast<double>(in_per_group * kernel[0] * kernel[1]);
-  const Init bias_init{Init::Kind::uniform, 1.0 / std::sqrt(fan_in)};
-  const Init weight_init = attrs.has("init_std") ? Init{Init::Kind::normal, attrs.real("init_std")} : bias_init;
+  const Init init{Init::Kind::uniform, 1.0 / std::sqrt(fan_in)};
   OpForm f;
-  f.parameters.push_back({"weight", w, Role::weight, weight_init});
-  f.parameters.push_back({attrs.integer("bias", 1) != 0 ? "bias" : "", {out}, Role::weight, bias_init});
+  f.parameters.push_back({"weight", w, Role::weight, init});
+  f.parameters.push_back({attrs.integer("bias", 1) != 0 ? "bias" : "", {out}, Role::weight, init});
   f.outputs.push_back({"", y, x.dtype});
   return f;
 }
@@ -44,14 +43,15 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
 void gradient(Gradient& g) {
   const BufferId dy = g.grad_out(0);
   if (g.wants(0)) g.emit(Kind::input_grad, {dy, g.in(1)}, {g.grad_in(0)});
-  g.emit(Kind::weight_grad, {g.in(0), dy}, {g.grad_in(1), g.grad_in(2)});
+  if (g.wants(1) || g.wants(2)) g.emit(Kind::weight_grad, {g.in(0), dy}, {g.grad_in(1), g.grad_in(2)});
 }
 
 double flops(const Graph& g, const Task& t) {
   const bool is_weight_grad = t.kind == Kind::weight_grad;
-  const Shape& w = g.buffers[is_weight_grad ? g.writes(t)[0] : g.reads(t)[1]].shape;
   const BufferId y = t.kind == Kind::forward ? g.writes(t)[0] : g.reads(t)[is_weight_grad ? 1 : 0];
-  const Shape& out = g.buffers[y].shape;  // [N, O, H', W']
+  const Shape& out = g.buffers[y].shape;                                                      // [N, O, H', W']
+  if (is_weight_grad && g.writes(t)[0] == kNone) return static_cast<double>(out.elements());  // the bias alone
+  const Shape& w = g.buffers[is_weight_grad ? g.writes(t)[0] : g.reads(t)[1]].shape;
   const double per_output = static_cast<double>(w.elements()) / static_cast<double>(out[1]);
   return 2.0 * static_cast<double>(out.elements()) * per_output;
 }

@@ -15,7 +15,7 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   Shape y = tokens.shape;
   y.dims[y.rank++] = width;
   return {
-      .parameters = {{"weight", {vocabulary, width}, Role::weight, {Init::Kind::normal, attrs.real("init_std", 1.0)}}},
+      .parameters = {{"weight", {vocabulary, width}, Role::weight, {Init::Kind::normal, 1.0}}},
       .outputs = {{"", y}}};
 }
 

@@ -1,8 +1,8 @@
 // y[..., out] = function(x[..., in] w[out, in]^T + bias[out])
 // forward:     reads x, w, bias?   writes y, pre (only where the function's derivative needs it)
 // input_grad:  reads dz, w         writes dx
-// weight_grad: reads x, dz         writes dw, dbias?
-// attributes:  out, bias (0 or 1), function (absent: none)
+// weight_grad: reads x, dz         writes dw?, dbias?      (those that are trained)
+// attributes:  out, bias (0 or 1), function (absent: none; see linear_takes)
 
 #include <cmath>
 
@@ -16,14 +16,14 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   if (x.shape.rank < 1) fail_shape("the input needs at least one dimension, but is {}", to_string(x.shape));
   const std::int64_t in = x.shape.back(), out = attrs.integer("out");
   if (out < 1) fail_shape("{} output features; at least one is needed", out);
+  if (attrs.has("function") && !linear_takes(attrs.text("function")))
+    fail_shape("the function '{}' has to be an activation of its own", attrs.text("function"));
   Shape y = x.shape;
   y[y.rank - 1u] = out;
-  const Init init{Init::Kind::uniform, attrs.real("init_scale", 1.0 / std::sqrt(static_cast<double>(in)))};
-  const Init weight_init = attrs.has("init_std") ? Init{Init::Kind::normal, attrs.real("init_std")} : init;
-  const Init bias_init = attrs.has("init_std") ? Init{} : init;
+  const Init init{Init::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(in))};
   OpForm f;
-  f.parameters.push_back({"weight", {out, in}, Role::weight, weight_init});
-  f.parameters.push_back({attrs.integer("bias", 1) != 0 ? "bias" : "", {out}, Role::weight, bias_init});
+  f.parameters.push_back({"weight", {out, in}, Role::weight, init});
+  f.parameters.push_back({attrs.integer("bias", 1) != 0 ? "bias" : "", {out}, Role::weight, init});
   f.outputs.push_back({"", y, x.dtype});
   if (attrs.has("function") && !derivative_uses_output(attrs.text("function")))
     f.outputs.push_back({"pre", y, x.dtype});
@@ -41,13 +41,14 @@ void gradient(Gradient& g) {
     g.emit(Kind::input_grad, Op::activation, Attrs{{"function", attrs.text("function")}}, reads, {&dz, 1});
   }
   if (g.wants(0)) g.emit(Kind::input_grad, {dz, g.in(1)}, {g.grad_in(0)});
-  g.emit(Kind::weight_grad, {g.in(0), dz}, {g.grad_in(1), g.grad_in(2)});
+  if (g.wants(1) || g.wants(2)) g.emit(Kind::weight_grad, {g.in(0), dz}, {g.grad_in(1), g.grad_in(2)});
 }
 
 double flops(const Graph& g, const Task& t) {
   // Every one of the three is a product over rows, in and out.
   const bool is_weight_grad = t.kind == Kind::weight_grad;
   const Shape& rows = g.buffers[g.reads(t)[is_weight_grad ? 1 : 0]].shape;
+  if (is_weight_grad && g.writes(t)[0] == kNone) return static_cast<double>(rows.elements());  // the bias alone
   const Shape& w = g.buffers[is_weight_grad ? g.writes(t)[0] : g.reads(t)[1]].shape;
   return 2.0 * static_cast<double>(rows.elements() / rows.back()) * static_cast<double>(w.elements());
 }

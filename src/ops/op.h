@@ -94,6 +94,8 @@ Work work_of(const Graph& graph, TaskId task);
 
 // Whether an activation's derivative is computed from its result (else from what it was applied to).
 bool derivative_uses_output(std::string_view function);
+// Whether linear can apply this activation to its result: those that follow a layer and have no parameters.
+bool linear_takes(std::string_view function);
 
 // For shape rules.
 template <class... Args>

@@ -1,9 +1,12 @@
 // Pooling over windows of an image, [N, C, H, W] -> [N, C, H', W'], and over whole images, -> [N, C].
-// max_pool    forward: reads x   writes y, index (which of the window, uint8);   input_grad: reads dy, index   writes
-// dx avg_pool    forward: reads x   writes y;                                       input_grad: reads dy writes dx
-// global_pool forward: reads x   writes y (the mean);                            input_grad: reads dy          writes
-// dx attributes (max, avg): kernel [2], stride [2], padding [4: top, left, bottom, right], ceil (0 or 1),
+// max_pool   forward: reads x   writes y, index (which of the window, uint8)   input_grad: reads dy, index   writes dx
+// the others forward: reads x   writes y (means)                               input_grad: reads dy          writes dx
+// attributes (max, avg): kernel [2], stride [2], padding [4: top, left, bottom, right], ceil (0 or 1),
 //                        count_include_pad (avg)
+// attributes (adaptive): size [2]; window i of a dimension covers [floor(i n / size), ceil((i + 1) n / size)), as in
+//                        PyTorch's AdaptiveAvgPool2d
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -46,6 +49,15 @@ OpForm global_form(std::span<const TensorType> inputs, const Attrs&) {
   return {.parameters = {}, .outputs = {{"", {inputs[0].shape[0], inputs[0].shape[1]}, inputs[0].dtype}}};
 }
 
+OpForm adaptive_form(std::span<const TensorType> inputs, const Attrs& attrs) {
+  expect_rank(inputs[0], 4, "the input");
+  const std::vector<std::int64_t>& size = attrs.integers("size");
+  if (size.size() != 2 || size[0] < 1 || size[1] < 1)
+    fail_shape("a size of [{}]; it must be two numbers, each 1 or more", fmt::join(size, ", "));
+  const Shape& x = inputs[0].shape;
+  return {.parameters = {}, .outputs = {{"", {x[0], x[1], size[0], size[1]}, inputs[0].dtype}}};
+}
+
 void max_gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0), g.out(1)}, {g.grad_in(0)}); }
 void mean_gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0)}, {g.grad_in(0)}); }
 
@@ -53,6 +65,7 @@ void mean_gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0)}, {g.g
 
 OpTraits max_pool_traits() { return {.op = Op::max_pool, .form = max_form, .gradient = max_gradient}; }
 OpTraits avg_pool_traits() { return {.op = Op::avg_pool, .form = avg_form, .gradient = mean_gradient}; }
+OpTraits adaptive_pool_traits() { return {.op = Op::adaptive_pool, .form = adaptive_form, .gradient = mean_gradient}; }
 OpTraits global_pool_traits() { return {.op = Op::global_pool, .form = global_form, .gradient = mean_gradient}; }
 
 }  // namespace overtake

@@ -2,7 +2,7 @@
 // and group of channels): y = gamma * (x - mean) * rstd + beta
 // forward:     reads x, gamma, beta              writes y, mean, rstd ([rows], or [N, groups])
 // input_grad:  reads x, dy, mean, rstd, gamma    writes dx
-// weight_grad: reads x, dy, mean, rstd           writes dgamma, dbeta
+// weight_grad: reads x, dy, mean, rstd           writes dgamma?, dbeta?      (those that are trained)
 // attributes:  eps, groups (group norm)
 
 #include "ops/rules.h"
@@ -33,7 +33,7 @@ OpForm group_form(std::span<const TensorType> inputs, const Attrs& attrs) {
 void gradient(Gradient& g) {
   const BufferId x = g.in(0), dy = g.grad_out(0), mean = g.out(1), rstd = g.out(2);
   if (g.wants(0)) g.emit(Kind::input_grad, {x, dy, mean, rstd, g.in(1)}, {g.grad_in(0)});
-  g.emit(Kind::weight_grad, {x, dy, mean, rstd}, {g.grad_in(1), g.grad_in(2)});
+  if (g.wants(1) || g.wants(2)) g.emit(Kind::weight_grad, {x, dy, mean, rstd}, {g.grad_in(1), g.grad_in(2)});
 }
 
 std::vector<InPlace> in_place(const Task& t) {

@@ -159,6 +159,65 @@ TEST(BinaryKernel, MulBackwardFloat) { check_backward_cases<float>(BinaryOp::mul
 TEST(BinaryKernel, MulBackwardBf16) { check_backward_cases<bf16>(BinaryOp::mul); }
 
 template <class T>
+void check_expand() {
+  for (const Case& shapes : kCases) {
+    for (const float scale : {1.0f, -1.0f / 7}) {
+      const Dims out = output_dims(shapes), strides = broadcast_strides(shapes.b, out);
+      const auto x = random_tensor<T>(elements_of(shapes.b), 5);
+      const BinaryPlan plan = make_binary_plan(out, strides, strides);
+      const auto y = run_whole_and_split<T>(
+          elements_of(out), plan.units,
+          [&](T* result, std::int64_t begin, std::int64_t end) { expand(plan, scale, x.data(), result, begin, end); });
+      std::vector<double> want;
+      for (std::int64_t i = 0; i < elements_of(out); ++i) {
+        want.push_back(static_cast<double>(scale) *
+                       static_cast<double>(to_float(x[index(operand_index(i, out, strides))])));
+      }
+      expect_close(y, want, 1e-9);
+    }
+  }
+}
+
+TEST(BinaryKernel, ExpandFloat) { check_expand<float>(); }
+TEST(BinaryKernel, ExpandBf16) { check_expand<bf16>(); }
+
+// An operand whose dims are in another order than those of the output, as an image in another layout.
+TEST(BinaryKernel, ExpandOfATransposedOperand) {
+  const Dims out = {3, 5, 7}, strides = {1, 3, 0};
+  const auto x = random_tensor<float>(15, 6);
+  const BinaryPlan plan = make_binary_plan(out, strides, strides);
+  std::vector<float> y(105);
+  expand(plan, 2.0f, x.data(), y.data(), 0, plan.units);
+  for (std::int64_t i = 0; i < 105; ++i) EXPECT_EQ(y[index(i)], 2.0f * x[index(operand_index(i, out, strides))]);
+}
+
+// The sum of a tensor over the dims in which another is smaller, times a factor.
+template <class T>
+void check_scaled_sum() {
+  for (const Case& shapes : kCases) {
+    const Dims whole = output_dims(shapes), strides = broadcast_strides(shapes.b, whole);
+    BinaryGradPlan plan = make_binary_grad_plan(BinaryOp::add, whole, strides, {});
+    plan.scale = 1.0f / 3;
+    const auto x = random_tensor<T>(elements_of(whole), 7);
+    const auto sum = run_backward<T>(plan, x, nullptr);
+    std::vector<double> want(sum.size(), 0.0), most(sum.size(), 0.0);
+    for (std::int64_t i = 0; i < elements_of(whole); ++i) {
+      const double term = static_cast<double>(plan.scale) * static_cast<double>(to_float(x[index(i)]));
+      want[index(operand_index(i, whole, strides))] += term;
+      most[index(operand_index(i, whole, strides))] += std::fabs(term);
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(to_float(sum[i])), want[i],
+                  3e-7 * most[i] + 1.01 * kRounding<T> * std::fabs(want[i]))
+          << i;
+    }
+  }
+}
+
+TEST(BinaryKernel, ScaledSumFloat) { check_scaled_sum<float>(); }
+TEST(BinaryKernel, ScaledSumBf16) { check_scaled_sum<bf16>(); }
+
+template <class T>
 void check_sum_n() {
   for (const std::int64_t count : {1, 17, 1024, 5003}) {
     for (const std::size_t terms : {1u, 2u, 3u, 7u}) {

@@ -303,7 +303,7 @@ TYPED_TEST(Norm, Layer) {
        {LayerCase{5, 64, true}, {7, 17, false}, {300, 3, true}, {2, 33, true}, {3, 130, false}, {1, 7, true}}) {
     SCOPED_TRACE(testing::Message() << s.rows << " x " << s.width);
     const std::int64_t count = s.rows * s.width;
-    const auto x = random_tensor<TypeParam>(count, 1, -1, 3), residual = random_tensor<TypeParam>(count, 2);
+    const auto x = random_tensor<TypeParam>(count, 1, -1, 3);
     const auto dy = random_tensor<TypeParam>(count, 5), add = random_tensor<TypeParam>(count, 6);
     const auto gamma = random_tensor<float>(s.width, 3), beta = random_tensor<float>(s.width, 4);
     const float* beta_data = s.beta ? beta.data() : nullptr;
@@ -317,17 +317,6 @@ TYPED_TEST(Norm, Layer) {
                              end);
         });
     expect_close(y, layer_norm_reference(s.width, xd, gd, bd), 1e-5, 1);
-
-    std::vector<TypeParam> sum(index(count)), fused(index(count));
-    Floats fused_mean(index(s.rows)), fused_rstd(index(s.rows));
-    sum = run_whole_and_split<TypeParam>(count, s.rows, [&](TypeParam* out, std::int64_t begin, std::int64_t end) {
-      layer_norm_residual_forward(x.data(), residual.data(), gamma.data(), beta_data, s.width, kEpsilon, out,
-                                  fused.data(), fused_mean.data(), fused_rstd.data(), begin, end);
-    });
-    Doubles want_sum = xd;
-    for (std::size_t i = 0; i < want_sum.size(); ++i) want_sum[i] += static_cast<double>(to_float(residual[i]));
-    expect_close(sum, want_sum, 0);
-    expect_close(fused, layer_norm_reference(s.width, to_doubles(sum), gd, bd), 1e-5, 1);
 
     const auto loss = [&](const Doubles& vx, const Doubles& vg, const Doubles& vb) {
       return dot(layer_norm_reference(s.width, vx, vg, vb), dyd);
@@ -429,6 +418,30 @@ TYPED_TEST(Norm, Group) {
     expect_close(dgamma, differences(gd, [&](const Doubles& v) { return loss(xd, v, bd); }), 5e-6, scale);
     expect_close(dbeta, differences(bd, [&](const Doubles& v) { return loss(xd, gd, v); }), 5e-6, scale);
   }
+}
+
+// Where one of the two parameters is not trained, the other one's gradient is as with both.
+TEST(NormKernels, EachParameterAlone) {
+  const std::int64_t rows = 300, width = 19;
+  const GroupNormShape group{5, 4, width, 1};
+  const auto partials = random_tensor<float>(64 * 2 * width, 1), rstd = random_tensor<float>(width, 2);
+  const auto check = [&](const auto& combine) {
+    Floats dgamma(index(width)), dbeta(index(width)), dgamma_alone(index(width)), dbeta_alone(index(width));
+    combine(dgamma.data(), dbeta.data());
+    combine(dgamma_alone.data(), static_cast<float*>(nullptr));
+    combine(static_cast<float*>(nullptr), dbeta_alone.data());
+    EXPECT_EQ(dgamma, dgamma_alone);
+    EXPECT_EQ(dbeta, dbeta_alone);
+    EXPECT_NE(dgamma, Floats(index(width)));
+    EXPECT_NE(dbeta, Floats(index(width)));
+  };
+  check([&](float* dgamma, float* dbeta) {
+    batch_norm_weight_grad(partials.data(), rows, width, rstd.data(), dgamma, dbeta, 0, width);
+  });
+  check([&](float* dgamma, float* dbeta) {
+    layer_norm_weight_grad(partials.data(), rows, width, dgamma, dbeta, 0, width);
+  });
+  check([&](float* dgamma, float* dbeta) { group_norm_weight_grad(group, partials.data(), dgamma, dbeta, 0, width); });
 }
 
 TEST(GroupNorm, GroupsAcrossTilesAndLargeMeans) {

@@ -50,6 +50,34 @@ TEST(VectorMath, Exp) {
   EXPECT_EQ(exp_fast(kInfinity), kInfinity);
 }
 
+TEST(VectorMath, ExpMinusOne) {
+  const Worst worst = worst_relative_error(
+      expm1_negative_fast, [](double x) { return std::expm1(x); }, -kInfinity, 0.0f);
+  EXPECT_LT(worst.error, 2e-7) << "at " << worst.at;
+  EXPECT_EQ(expm1_negative_fast(0.0f), 0.0f);
+  EXPECT_EQ(expm1_negative_fast(-kInfinity), -1.0f);
+}
+
+TEST(VectorMath, Log) {
+  const Worst worst = worst_relative_error(
+      log_fast, [](double x) { return std::log(x); }, std::numeric_limits<float>::denorm_min(),
+      std::numeric_limits<float>::max());
+  EXPECT_LT(worst.error, 3e-7) << "at " << worst.at;
+  EXPECT_EQ(log_fast(1.0f), 0.0f);
+  EXPECT_EQ(log_fast(0.0f), -kInfinity);
+  EXPECT_EQ(log_fast(-0.0f), -kInfinity);
+  EXPECT_EQ(log_fast(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(log_fast(-1e-30f)));
+  EXPECT_TRUE(std::isnan(log_fast(-kInfinity)));
+}
+
+TEST(VectorMath, LogOfOnePlus) {
+  const Worst worst = worst_relative_error(
+      log1p_fast, [](double x) { return std::log1p(x); }, 0.0f, 1.0f);
+  EXPECT_LT(worst.error, 3e-7) << "at " << worst.at;
+  EXPECT_EQ(log1p_fast(0.0f), 0.0f);
+}
+
 TEST(VectorMath, Sigmoid) {
   const auto exact = [](double x) { return 1 / (1 + std::exp(-x)); };
   const Worst worst = worst_relative_error(sigmoid_fast, exact, -kInfinity, kInfinity);
@@ -90,6 +118,9 @@ TEST(VectorMath, NanStaysNan) {
     EXPECT_TRUE(std::isnan(sigmoid_fast(nan)));
     EXPECT_TRUE(std::isnan(tanh_fast(nan)));
     EXPECT_TRUE(std::isnan(erf_fast(nan)));
+    EXPECT_TRUE(std::isnan(expm1_negative_fast(nan)));
+    EXPECT_TRUE(std::isnan(log_fast(nan)));
+    EXPECT_TRUE(std::isnan(log1p_fast(nan)));
   }
 }
 

@@ -135,6 +135,45 @@ TEST(OpGlobalPool, Shapes) {
 }
 TEST(OpGlobalPool, Bf16) { check_op_bf16(global_pool_case({3, 20, 4, 4})); }
 
+Tensor adaptive_pool(const Tensor& x, std::int64_t out_h, std::int64_t out_w) {
+  const std::int64_t height = x.dims[2], width = x.dims[3];
+  Tensor y({x.dims[0], x.dims[1], out_h, out_w});
+  for_each_index(y.dims, [&](const Dims& i) {
+    const std::int64_t top = i[2] * height / out_h, bottom = ((i[2] + 1) * height + out_h - 1) / out_h;
+    const std::int64_t left = i[3] * width / out_w, right = ((i[3] + 1) * width + out_w - 1) / out_w;
+    double sum = 0;
+    for (std::int64_t r = top; r < bottom; ++r)
+      for (std::int64_t c = left; c < right; ++c) sum += x(i[0], i[1], r, c);
+    y.v[y.offset(i)] = sum / static_cast<double>((bottom - top) * (right - left));
+  });
+  return y;
+}
+
+OpCase adaptive_pool_case(const Dims& x, std::int64_t out_h, std::int64_t out_w) {
+  return {.batch = x[0],
+          .build = [=](OpBuilder& b) { return b.m.adaptive_pool(b.arg("x", x), out_h, out_w); },
+          .predict = [=](const Values& v) { return adaptive_pool(v.at("x"), out_h, out_w); }};
+}
+
+TEST(OpAdaptivePool, Shapes) {
+  check_op(adaptive_pool_case({2, 3, 8, 6}, 4, 3));
+  check_op(adaptive_pool_case({3, 17, 7, 5}, 3, 2));  // overlapping windows
+  check_op(adaptive_pool_case({2, 5, 4, 4}, 7, 5));   // more outputs than inputs
+  check_op(adaptive_pool_case({2, 4, 1, 1}, 7, 7));
+  check_op(adaptive_pool_case({1, 33, 7, 7}, 7, 7));
+  check_op(adaptive_pool_case({5, 2, 3, 9}, 1, 1));
+}
+TEST(OpAdaptivePool, Bf16) { check_op_bf16(adaptive_pool_case({2, 5, 7, 6}, 3, 4)); }
+
+TEST(OpAdaptivePool, Errors) {
+  Model m("op", 2);
+  const Value image = m.input({3, 8, 8}, "x");
+  EXPECT_THROW(m.adaptive_pool(image, 0, 7), UserError);
+  EXPECT_THROW(m.adaptive_pool(image, 7, -1), UserError);
+  EXPECT_THROW(m.layer(Op::adaptive_pool, {image}, {{"size", Dims{7}}}), UserError);
+  EXPECT_THROW(m.adaptive_pool(m.input({3, 8}, "rows"), 7, 7), UserError);
+}
+
 enum class Behind { nothing, relu, add, add_relu, add_in_front_relu };
 
 // Batch norm and what is fused to it; the residual is another input.

@@ -195,7 +195,7 @@ OpCase tied_case() {
           .build =
               [](OpBuilder& b) {
                 const Value x = b.m.embedding(b.m.tokens({5}), 11, 6, 1.0, "wte");
-                return b.m.linear_tied(b.m.activation(x, "tanh"), "wte.weight", "head");
+                return b.m.linear(b.m.activation(x, "tanh"), b.m.parameter("wte.weight"), {}, "head");
               },
           .predict =
               [](const Values& v) {
@@ -213,8 +213,8 @@ TEST(OpTiedWeights, ThreeLayersOnOneWeight) {
             .build =
                 [](OpBuilder& b) {
                   Value x = b.m.linear(b.arg("x", {4, 7}), {.out = 7, .bias = false}, "fc");
-                  x = b.m.linear_tied(b.m.activation(x, "tanh"), "fc.weight", "fc2");
-                  return b.m.linear_tied(b.m.activation(x, "sigmoid"), "fc.weight", "fc3");
+                  x = b.m.linear(b.m.activation(x, "tanh"), b.m.parameter("fc.weight"), {}, "fc2");
+                  return b.m.linear(b.m.activation(x, "sigmoid"), b.m.parameter("fc.weight"), {}, "fc3");
                 },
             .predict =
                 [](const Values& v) {

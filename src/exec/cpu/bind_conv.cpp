@@ -8,6 +8,7 @@
 #include "exec/cpu/conv_plan.h"
 #include "kernels/cpu/binary.h"
 #include "kernels/cpu/block.h"
+#include "kernels/cpu/linear.h"
 
 namespace overtake {
 namespace {
@@ -140,12 +141,28 @@ BoundTask conv_weight_grad(const TaskView& v) {
   return task;
 }
 
+// Where the weight is not trained: every pixel is a row of channels.
+BoundTask conv_bias_grad(const TaskView& v) {
+  const std::int64_t out = v.read(1).shape[1], rows = v.read(1).shape.elements() / out;
+  return with_type(v.read(1).dtype, [&]<class T>(T) -> BoundTask {
+    const T* dy = v.in<T>(1);
+    float* dbias = v.out<float>(1);
+    return {over_units(parts_for(v, out, 64), out, [=](std::int64_t begin, std::int64_t end) {
+      kernels::linear_bias_grad(dy, dbias, rows, out, begin, end);
+    })};
+  });
+}
+
+bool is_bias_alone(const TaskView& v) { return v.kind() == Kind::weight_grad && !v.has_write(0); }
+
 BoundTask conv2d(const TaskView& v) {
   if (v.kind() == Kind::forward) return conv_forward(v);
+  if (is_bias_alone(v)) return conv_bias_grad(v);
   return v.kind() == Kind::input_grad ? conv_input_grad(v) : conv_weight_grad(v);
 }
 
 std::int64_t conv_scratch(const TaskView& v) {
+  if (is_bias_alone(v)) return 0;
   const std::uint32_t parts = conv_parts(v.graph(), v.task());
   if (v.kind() == Kind::forward) return parts * scratch_per_part<kernels::ConvForward>(v);
   if (v.kind() == Kind::input_grad) return parts * scratch_per_part<kernels::ConvInputGrad>(v);

@@ -1,5 +1,7 @@
 // Activation, dropout, add, mul, sum, softmax.
 
+#include <limits>
+
 #include "exec/cpu/activation_name.h"
 #include "exec/cpu/bindings.h"
 #include "kernels/cpu/binary.h"
@@ -16,8 +18,11 @@ using kernels::blocks_of;
 constexpr std::int64_t kLeastBlocks = 8;
 
 BoundTask activation(const TaskView& v) {
-  const auto function = activation_from_name(v.attrs().text("function"));
+  const kernels::ActivationFunction function = activation_function(v.attrs());
   const bool is_forward = v.kind() == Kind::forward;
+  OVERTAKE_CHECK(is_forward || v.has_read(kernels::backward_needs_input(function.kind) ? 0 : 1),
+                 "layer {}: the derivative of {} gets the wrong operand", v.graph().layer_name(v.task().layer),
+                 v.attrs().text("function"));
   const std::int64_t count = v.write(0).shape.elements(), blocks = blocks_of(count);
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T *x = v.in<T>(0), *y = v.in<T>(1), *dy = v.in<T>(2);
@@ -153,10 +158,30 @@ kernels::Activation activation_from_name(std::string_view name) {
                                                                 {"sigmoid", Activation::sigmoid},
                                                                 {"tanh", Activation::tanh},
                                                                 {"hard_swish", Activation::hard_swish},
-                                                                {"hard_sigmoid", Activation::hard_sigmoid}};
+                                                                {"hard_sigmoid", Activation::hard_sigmoid},
+                                                                {"exp", Activation::exp},
+                                                                {"log", Activation::log},
+                                                                {"sqrt", Activation::sqrt},
+                                                                {"reciprocal", Activation::reciprocal},
+                                                                {"erf", Activation::erf},
+                                                                {"abs", Activation::abs},
+                                                                {"softplus", Activation::softplus},
+                                                                {"mish", Activation::mish},
+                                                                {"leaky_relu", Activation::leaky_relu},
+                                                                {"elu", Activation::elu},
+                                                                {"clip", Activation::clip}};
   for (const auto& [known, value] : kNames)
     if (known == name) return value;
   OVERTAKE_CHECK(false, "no kernel for the function {}", name);
+}
+
+kernels::ActivationFunction activation_function(const Attrs& attrs) {
+  using kernels::Activation;
+  const Activation kind = activation_from_name(attrs.text("function"));
+  if (kind == Activation::leaky_relu || kind == Activation::elu) return {kind, static_cast<float>(attrs.real("alpha"))};
+  if (kind != Activation::clip) return {kind};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {kind, static_cast<float>(attrs.real("min", -kInfinity)), static_cast<float>(attrs.real("max", kInfinity))};
 }
 
 CpuBinding bind_activation() { return {activation, nullptr}; }

@@ -61,14 +61,15 @@ BoundTask batch_norm_weight_grad(const TaskView& v) {
     float *dgamma = v.out<float>(0), *dbeta = v.out<float>(1);
     T* dz = v.out<T>(2);
     auto* partials = reinterpret_cast<float*>(v.scratch());
-    return {over_units(parts_for(v, chunks), chunks,
-                       [=](std::int64_t begin, std::int64_t end) {
-                         kernels::batch_norm_grad_reduce(x, dy, y, norm, mask, rows, channels, dz, partials, begin,
-                                                         end);
-                       }),
-            over_units(parts_for(v, channels, kLeastChannels), channels, [=](std::int64_t begin, std::int64_t end) {
-              kernels::batch_norm_weight_grad(partials, rows, channels, norm.rstd, dgamma, dbeta, begin, end);
-            })};
+    BoundTask task = {over_units(parts_for(v, chunks), chunks, [=](std::int64_t begin, std::int64_t end) {
+      kernels::batch_norm_grad_reduce(x, dy, y, norm, mask, rows, channels, dz, partials, begin, end);
+    })};
+    if (dgamma != nullptr || dbeta != nullptr)
+      task.push_back(
+          over_units(parts_for(v, channels, kLeastChannels), channels, [=](std::int64_t begin, std::int64_t end) {
+            kernels::batch_norm_weight_grad(partials, rows, channels, norm.rstd, dgamma, dbeta, begin, end);
+          }));
+    return task;
   });
 }
 

@@ -1,6 +1,7 @@
-// Max, average and global pooling.
+// Max, average, global and adaptive pooling.
 
 #include "exec/cpu/bindings.h"
+#include "kernels/cpu/adaptive_pool.h"
 #include "kernels/cpu/pool.h"
 
 namespace overtake {
@@ -78,10 +79,28 @@ BoundTask global_pool(const TaskView& v) {
   });
 }
 
+BoundTask adaptive_pool(const TaskView& v) {
+  const bool is_forward = v.kind() == Kind::forward;
+  const Shape &x = (is_forward ? v.read(0) : v.write(0)).shape, &y = (is_forward ? v.write(0) : v.read(0)).shape;
+  const kernels::AdaptivePoolShape s{.channels = x[1], .in_h = x[2], .in_w = x[3], .out_h = y[2], .out_w = y[3]};
+  const std::int64_t batch = x[0];
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
+    const T* first = v.in<T>(0);
+    T* out = v.out<T>(0);
+    return {over_units(parts_for(v, batch), batch, [=](std::int64_t begin, std::int64_t end) {
+      if (is_forward)
+        kernels::adaptive_pool_forward(s, first, out, begin, end);
+      else
+        kernels::adaptive_pool_input_grad(s, first, out, begin, end);
+    })};
+  });
+}
+
 }  // namespace
 
 CpuBinding bind_max_pool() { return {max_pool, nullptr}; }
 CpuBinding bind_avg_pool() { return {avg_pool, nullptr}; }
 CpuBinding bind_global_pool() { return {global_pool, nullptr}; }
+CpuBinding bind_adaptive_pool() { return {adaptive_pool, nullptr}; }
 
 }  // namespace overtake

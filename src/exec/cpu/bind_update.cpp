@@ -94,8 +94,8 @@ BoundTask sgd(const TaskView& v) {
   const float *grad = v.in<float>(1), *factor = factor_of(v);
   float *weight = v.out<float>(0), *velocity = v.out<float>(1);
   return guarded_update(v, count, grad, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
-    kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight, velocity, nullptr,
-                        count, begin, end);
+    kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight, velocity, count,
+                        begin, end);
   });
 }
 
@@ -109,7 +109,7 @@ BoundTask adamw(const TaskView& v) {
     kernels::AdamWStep now = settings;
     now.learning_rate = static_cast<double>(args.learning_rate);
     now.step = static_cast<std::int64_t>(args.step) + 1;
-    kernels::adamw_update(now, grad, factor, weight, m, s, nullptr, count, begin, end);
+    kernels::adamw_update(now, grad, factor, weight, m, s, count, begin, end);
   });
 }
 

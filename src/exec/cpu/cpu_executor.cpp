@@ -80,6 +80,7 @@ class CpuExecutor final : public Executor {
         threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_)) {
     omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
     for (const Plan& plan : plans_) programs_.push_back(bind(plan));
+    for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
   }
 
   const Plan& plan(std::size_t program) const override { return plans_.at(program); }

@@ -18,6 +18,14 @@ bool fits_channels_last(const Graph& g, const Task& task) {
   });
 }
 
+// What is left of a channels-last image without these axes is in the order of its logical dimensions, which a tensor
+// that is no image lies in: the channels are gone, or the pixels are.
+bool reduce_keeps_order(const Attrs& reduce) {
+  const std::vector<std::int64_t>& axes = reduce.integers("axes");
+  const auto has = [&](std::int64_t axis) { return std::ranges::find(axes, axis) != axes.end(); };
+  return has(1) || (has(2) && has(3));
+}
+
 }  // namespace
 
 // Kernels are looked at on this thread; they must be those that the executor's threads will make.
@@ -31,10 +39,15 @@ ImageLayout CpuTarget::image_layout(const Graph& g, const Task& task) const {
     case Op::max_pool:
     case Op::avg_pool:
     case Op::global_pool:
+    case Op::adaptive_pool:
       return ImageLayout::channels_last;
     case Op::add:
     case Op::mul:
       return fits_channels_last(g, task) ? ImageLayout::follow : ImageLayout::plain;
+    case Op::expand:
+      return g.buffers[g.writes(task)[0]].shape.rank == 4 ? ImageLayout::follow : ImageLayout::plain;
+    case Op::reduce:
+      return reduce_keeps_order(g.attrs_of(task)) ? ImageLayout::follow : ImageLayout::plain;
     case Op::activation:
     case Op::concat:
     case Op::slice:

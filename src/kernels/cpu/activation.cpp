@@ -19,7 +19,8 @@ struct Logistic {
   }
 };
 
-// One struct per activation: value(x), and slope(saved), the derivative at x given x or, if kFromOutput, given y.
+// One struct per activation: value(x), and slope(saved), the derivative at x given x or, if kFromOutput, given y. Those
+// with parameters hold them.
 
 struct Relu {
   static constexpr bool kFromOutput = true;
@@ -91,10 +92,99 @@ struct HardSwish {
   static float slope(float x) { return x <= -3.0f ? 0.0f : (x >= 3.0f ? 1.0f : x * (1.0f / 3.0f) + 0.5f); }
 };
 
+struct Exp {
+  static constexpr bool kFromOutput = true;
+  static float value(float x) { return exp_fast(x); }
+  static float slope(float y) { return y; }
+};
+
+struct Log {
+  static constexpr bool kFromOutput = false;
+  static float value(float x) { return log_fast(x); }
+  static float slope(float x) { return 1.0f / x; }
+};
+
+struct Sqrt {
+  static constexpr bool kFromOutput = true;
+  static float value(float x) { return std::sqrt(x); }
+  static float slope(float y) { return 0.5f / y; }
+};
+
+struct Reciprocal {
+  static constexpr bool kFromOutput = true;
+  static float value(float x) { return 1.0f / x; }
+  static float slope(float y) { return -y * y; }
+};
+
+struct Erf {
+  static constexpr bool kFromOutput = false;
+  static float value(float x) { return erf_fast(x); }
+  static float slope(float x) { return 1.12837917f * exp_fast(-x * x); }  // 2 / sqrt(pi)
+};
+
+struct Abs {
+  static constexpr bool kFromOutput = false;
+  static float value(float x) { return std::fabs(x); }
+  static float slope(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f); }
+};
+
+// max(x, 0) + log(1 + e^-|x|) overflows nowhere and, above 20, rounds to x.
+struct Softplus {
+  static constexpr bool kFromOutput = false;
+  static float value(float x) { return (x < 0.0f ? 0.0f : x) + log1p_fast(exp_fast(-std::fabs(x))); }
+  static float slope(float x) { return sigmoid_fast(x); }
+};
+
+// With n = e^-|x|, tanh(softplus(x)) is a quotient of polynomials in n without cancellation.
+struct Mish {
+  static constexpr bool kFromOutput = false;
+
+  struct Gate {
+    float n, numerator, rest, inverse;  // the gate is numerator / (numerator + rest)
+    explicit Gate(float x) {
+      n = exp_fast(-std::fabs(x));
+      numerator = x < 0.0f ? n * (n + 2.0f) : 1.0f + 2.0f * n;
+      rest = x < 0.0f ? 2.0f : 2.0f * n * n;
+      inverse = 1.0f / (numerator + rest);
+    }
+  };
+  static float value(float x) {
+    const Gate g(x);
+    return x * (g.numerator * g.inverse);
+  }
+  static float slope(float x) {
+    const Gate g(x);
+    const float complement = g.rest * (2.0f * g.numerator + g.rest) * g.inverse * g.inverse;  // 1 - gate^2
+    const float logistic = (x < 0.0f ? g.n : 1.0f) / (1.0f + g.n);
+    return g.numerator * g.inverse + x * complement * logistic;
+  }
+};
+
+struct LeakyRelu {
+  static constexpr bool kFromOutput = false;
+  float alpha;
+  float value(float x) const { return x > 0.0f ? x : alpha * x; }
+  float slope(float x) const { return x > 0.0f ? 1.0f : alpha; }
+};
+
+struct Elu {
+  static constexpr bool kFromOutput = false;
+  float alpha;
+  float value(float x) const { return x > 0.0f ? x : alpha * expm1_negative_fast(x); }
+  float slope(float x) const { return x > 0.0f ? 1.0f : alpha * exp_fast(x); }
+};
+
+struct Clip {
+  static constexpr bool kFromOutput = false;
+  float low, high;
+  float value(float x) const { return x < low ? low : (x > high ? high : x); }
+  float slope(float x) const { return x < low || x > high ? 0.0f : 1.0f; }
+};
+
 // Calls body with an instance of the struct of the activation.
 template <class Body>
-auto dispatch(Activation activation, const Body& body) {
-  switch (activation) {
+auto dispatch(const ActivationFunction& function, const Body& body) {
+  switch (function.kind) {
     case Activation::relu:
       return body(Relu{});
     case Activation::gelu:
@@ -111,22 +201,45 @@ auto dispatch(Activation activation, const Body& body) {
       return body(HardSwish{});
     case Activation::hard_sigmoid:
       return body(HardSigmoid{});
+    case Activation::exp:
+      return body(Exp{});
+    case Activation::log:
+      return body(Log{});
+    case Activation::sqrt:
+      return body(Sqrt{});
+    case Activation::reciprocal:
+      return body(Reciprocal{});
+    case Activation::erf:
+      return body(Erf{});
+    case Activation::abs:
+      return body(Abs{});
+    case Activation::softplus:
+      return body(Softplus{});
+    case Activation::mish:
+      return body(Mish{});
+    case Activation::leaky_relu:
+      return body(LeakyRelu{function.a});
+    case Activation::elu:
+      return body(Elu{function.a});
+    case Activation::clip:
+      return body(Clip{function.a, function.b});
   }
-  fail_internal(__FILE__, __LINE__, "activation", fmt::format("unknown activation {}", static_cast<int>(activation)));
+  fail_internal(__FILE__, __LINE__, "activation",
+                fmt::format("unknown activation {}", static_cast<int>(function.kind)));
 }
 
 template <class F, class T>
-void forward_blocks(const T* x, T* y, std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
+void forward_blocks(F f, const T* x, T* y, std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
   for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
     const T* in = x + first;
     T* out = y + first;
 #pragma omp simd
-    for (std::int64_t i = 0; i < size; ++i) out[i] = from_float<T>(F::value(to_float(in[i])));
+    for (std::int64_t i = 0; i < size; ++i) out[i] = from_float<T>(f.value(to_float(in[i])));
   });
 }
 
 template <class F, class T>
-void backward_blocks(const T* saved, const T* dy, T* dx, std::int64_t count, std::int64_t block_begin,
+void backward_blocks(F f, const T* saved, const T* dy, T* dx, std::int64_t count, std::int64_t block_begin,
                      std::int64_t block_end) {
   for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
     const T* in = saved + first;
@@ -134,7 +247,7 @@ void backward_blocks(const T* saved, const T* dy, T* dx, std::int64_t count, std
     T* out = dx + first;
 #pragma omp simd
     for (std::int64_t i = 0; i < size; ++i) {
-      const float slope = F::slope(to_float(in[i]));
+      const float slope = f.slope(to_float(in[i]));
       out[i] = from_float<T>(slope * to_float(grad[i]));
     }
   });
@@ -143,31 +256,32 @@ void backward_blocks(const T* saved, const T* dy, T* dx, std::int64_t count, std
 }  // namespace
 
 bool backward_needs_output(Activation activation) {
-  return dispatch(activation, [](auto f) { return decltype(f)::kFromOutput; });
+  return dispatch({activation}, [](auto f) { return decltype(f)::kFromOutput; });
 }
 
 bool backward_needs_input(Activation activation) { return !backward_needs_output(activation); }
 
 template <class T>
-void activation_forward(Activation activation, const T* x, T* y, std::int64_t count, std::int64_t block_begin,
-                        std::int64_t block_end) {
-  dispatch(activation, [&](auto f) { forward_blocks<decltype(f)>(x, y, count, block_begin, block_end); });
+void activation_forward(const ActivationFunction& function, const T* x, T* y, std::int64_t count,
+                        std::int64_t block_begin, std::int64_t block_end) {
+  dispatch(function, [&](auto f) { forward_blocks(f, x, y, count, block_begin, block_end); });
 }
 
 template <class T>
-void activation_backward(Activation activation, const T* x, const T* y, const T* dy, T* dx, std::int64_t count,
-                         std::int64_t block_begin, std::int64_t block_end) {
-  dispatch(activation, [&](auto f) {
-    using F = decltype(f);
-    backward_blocks<F>(F::kFromOutput ? y : x, dy, dx, count, block_begin, block_end);
+void activation_backward(const ActivationFunction& function, const T* x, const T* y, const T* dy, T* dx,
+                         std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
+  dispatch(function, [&](auto f) {
+    backward_blocks(f, decltype(f)::kFromOutput ? y : x, dy, dx, count, block_begin, block_end);
   });
 }
 
-template void activation_forward(Activation, const float*, float*, std::int64_t, std::int64_t, std::int64_t);
-template void activation_forward(Activation, const bf16*, bf16*, std::int64_t, std::int64_t, std::int64_t);
-template void activation_backward(Activation, const float*, const float*, const float*, float*, std::int64_t,
+template void activation_forward(const ActivationFunction&, const float*, float*, std::int64_t, std::int64_t,
+                                 std::int64_t);
+template void activation_forward(const ActivationFunction&, const bf16*, bf16*, std::int64_t, std::int64_t,
+                                 std::int64_t);
+template void activation_backward(const ActivationFunction&, const float*, const float*, const float*, float*,
+                                  std::int64_t, std::int64_t, std::int64_t);
+template void activation_backward(const ActivationFunction&, const bf16*, const bf16*, const bf16*, bf16*, std::int64_t,
                                   std::int64_t, std::int64_t);
-template void activation_backward(Activation, const bf16*, const bf16*, const bf16*, bf16*, std::int64_t, std::int64_t,
-                                  std::int64_t);
 
 }  // namespace overtake::kernels

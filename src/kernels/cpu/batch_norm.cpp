@@ -259,7 +259,8 @@ void batch_norm_grad_reduce(const T* x, const T* dy, const T* y, const BatchNorm
 
 void batch_norm_weight_grad(const float* partials, std::int64_t rows, std::int64_t channels, const float* rstd,
                             float* dgamma, float* dbeta, std::int64_t begin, std::int64_t end) {
-  combine_partials(partials, row_chunks(rows), 2 * channels, dbeta, begin, end);
+  if (dbeta != nullptr) combine_partials(partials, row_chunks(rows), 2 * channels, dbeta, begin, end);
+  if (dgamma == nullptr) return;
   combine_partials(partials + channels, row_chunks(rows), 2 * channels, dgamma, begin, end);
   for (std::int64_t c = begin; c < end; ++c) dgamma[c] *= rstd[c];
 }

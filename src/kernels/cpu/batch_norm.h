@@ -57,7 +57,7 @@ void batch_norm_grad_reduce(const T* x, const T* dy, const T* y, const BatchNorm
                             std::int64_t rows, std::int64_t channels, T* dz, float* partials, std::int64_t begin,
                             std::int64_t end);
 
-// dgamma and dbeta of channels [begin, end) from all chunks.
+// dgamma and dbeta of channels [begin, end) from all chunks, each if not null.
 void batch_norm_weight_grad(const float* partials, std::int64_t rows, std::int64_t channels, const float* rstd,
                             float* dgamma, float* dbeta, std::int64_t begin, std::int64_t end);
 

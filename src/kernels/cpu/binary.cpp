@@ -40,8 +40,22 @@ void combine_row(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
   }
 }
 
-template <class Op, class T>
-void forward_units(const BinaryPlan& plan, const T* a, const T* b, T* y, std::int64_t begin, std::int64_t end) {
+// y [size] = scale * x with the given step.
+template <class T>
+void scale_row(const T* x, std::int64_t step, float scale, T* y, std::int64_t size) {
+  if (step == 1) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) y[i] = from_float<T>(scale * to_float(x[i]));
+  } else if (step == 0) {
+    std::fill(y, y + size, from_float<T>(scale * to_float(*x)));
+  } else {
+    for (std::int64_t i = 0; i < size; ++i) y[i] = from_float<T>(scale * to_float(x[i * step]));
+  }
+}
+
+// Calls body(offset in a, offset in b, offset in y, size) for each unit, a block of a row.
+template <class Body>
+void for_each_unit(const BinaryPlan& plan, std::int64_t begin, std::int64_t end, const Body& body) {
   const std::size_t last = static_cast<std::size_t>(plan.rank - 1);
   const std::int64_t row = plan.dims[last];
   std::array<std::int64_t, kMaxRank> at{};  // index of the current row in the outer dims
@@ -57,8 +71,7 @@ void forward_units(const BinaryPlan& plan, const T* a, const T* b, T* y, std::in
   for (std::int64_t unit = begin; unit < end; ++unit) {
     const std::int64_t first = block * kRowBlock;
     const std::int64_t size = std::min(kRowBlock, row - first);
-    combine_row<Op>(a + a_offset + first * plan.a_strides[last], plan.a_strides[last],
-                    b + b_offset + first * plan.b_strides[last], plan.b_strides[last], y + y_offset + first, size);
+    body(a_offset + first * plan.a_strides[last], b_offset + first * plan.b_strides[last], y_offset + first, size);
     if (++block < plan.blocks_per_row) continue;
     block = 0;
     y_offset += row;
@@ -71,6 +84,16 @@ void forward_units(const BinaryPlan& plan, const T* a, const T* b, T* y, std::in
       at[d] = 0;
     }
   }
+}
+
+template <class Op, class T>
+void forward_units(const BinaryPlan& plan, const T* a, const T* b, T* y, std::int64_t begin, std::int64_t end) {
+  const auto last = static_cast<std::size_t>(plan.rank - 1);
+  const std::int64_t a_step = plan.a_strides[last], b_step = plan.b_strides[last];
+  for_each_unit(plan, begin, end,
+                [&](std::int64_t a_offset, std::int64_t b_offset, std::int64_t y_offset, std::int64_t size) {
+                  combine_row<Op>(a + a_offset, a_step, b + b_offset, b_step, y + y_offset, size);
+                });
 }
 
 }  // namespace
@@ -114,6 +137,14 @@ void binary_forward(BinaryOp op, const BinaryPlan& plan, const T* a, const T* b,
 }
 
 template <class T>
+void expand(const BinaryPlan& plan, float scale, const T* x, T* y, std::int64_t begin, std::int64_t end) {
+  const std::int64_t step = plan.a_strides[static_cast<std::size_t>(plan.rank - 1)];
+  for_each_unit(plan, begin, end, [&](std::int64_t x_offset, std::int64_t, std::int64_t y_offset, std::int64_t size) {
+    scale_row(x + x_offset, step, scale, y + y_offset, size);
+  });
+}
+
+template <class T>
 void sum_n(std::span<const T* const> in, T* out, std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
   for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
     if (in.size() == 2) {
@@ -137,6 +168,8 @@ void sum_n(std::span<const T* const> in, T* out, std::int64_t count, std::int64_
 template void binary_forward(BinaryOp, const BinaryPlan&, const float*, const float*, float*, std::int64_t,
                              std::int64_t);
 template void binary_forward(BinaryOp, const BinaryPlan&, const bf16*, const bf16*, bf16*, std::int64_t, std::int64_t);
+template void expand(const BinaryPlan&, float, const float*, float*, std::int64_t, std::int64_t);
+template void expand(const BinaryPlan&, float, const bf16*, bf16*, std::int64_t, std::int64_t);
 template void sum_n(std::span<const float* const>, float*, std::int64_t, std::int64_t, std::int64_t);
 template void sum_n(std::span<const bf16* const>, bf16*, std::int64_t, std::int64_t, std::int64_t);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Sum and product of two tensors with broadcasting as in numpy, their gradients, and sums of many equal tensors.
-// T is float or bf16.
+// Sum and product of two tensors with broadcasting as in numpy, their gradients, broadcasting alone and its gradient,
+// and sums of many equal tensors. T is float or bf16.
 
 #include <array>
 #include <cstdint>
@@ -34,9 +34,14 @@ template <class T>
 void binary_forward(BinaryOp op, const BinaryPlan& plan, const T* a, const T* b, T* y, std::int64_t begin,
                     std::int64_t end);
 
+// y = scale * x, broadcast; y [dims]. The plan is that of x as both operands. Unit: block of a row.
+template <class T>
+void expand(const BinaryPlan& plan, float scale, const T* x, T* y, std::int64_t begin, std::int64_t end);
+
 // The gradient with respect to one operand: dy, times the other operand for mul, summed over the dims in which the
 // operand is broadcast. Two phases: binary_backward adds up fixed chunks of the sum, binary_backward_combine adds the
-// chunks. With chunks == 1 the first phase writes the gradient itself and there is no second.
+// chunks. With chunks == 1 the first phase writes the gradient itself and there is no second. For add this is the sum
+// of a tensor over any of its dims, too, times a scale.
 struct BinaryGradPlan {
   // The last dim of dy, after joining, is the row; the other dims of dy are first those kept, then those summed.
   std::int64_t row;
@@ -58,6 +63,7 @@ struct BinaryGradPlan {
   std::int64_t combine_units;  // unit count of binary_backward_combine; 0 if chunks == 1
   bool sums;                   // if false the gradient is dy or, for mul, the product dy * other:
   BinaryPlan product;
+  float scale = 1.0f;  // of the sum; only for add
 };
 
 // The operand must be contiguous (operand_strides are those of a contiguous tensor, 0 where broadcast). For add the

@@ -158,7 +158,7 @@ void backward_units(const BinaryGradPlan& plan, const T* dy, const T* other, T* 
     } else {
       T* out = grad + at.grad + column;
 #pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) out[i] = from_float<T>(sum[i]);
+      for (std::int64_t i = 0; i < size; ++i) out[i] = from_float<T>(plan.scale * sum[i]);
     }
   }
 }
@@ -256,7 +256,9 @@ void binary_backward(const BinaryGradPlan& plan, const T* dy, const T* other, T*
                      std::int64_t begin, std::int64_t end) {
   if (!plan.sums && other == nullptr) {
     const std::int64_t first = begin * kBlock, last = std::min(plan.elements, end * kBlock);
-    if (grad != dy && first < last) std::copy(dy + first, dy + last, grad + first);
+    if (plan.scale == 1.0f && grad == dy) return;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) grad[i] = from_float<T>(plan.scale * to_float(dy[i]));
   } else if (!plan.sums) {
     binary_forward(BinaryOp::mul, plan.product, dy, other, grad, begin, end);
   } else if (other == nullptr) {
@@ -282,7 +284,7 @@ void binary_backward_combine(const BinaryGradPlan& plan, const float* partials, 
       for (std::int64_t i = 0; i < size; ++i) sum[i] += term[i];
     }
 #pragma omp simd
-    for (std::int64_t i = 0; i < size; ++i) grad[first + i] = from_float<T>(sum[i]);
+    for (std::int64_t i = 0; i < size; ++i) grad[first + i] = from_float<T>(plan.scale * sum[i]);
   });
 }
 

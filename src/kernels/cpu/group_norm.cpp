@@ -215,8 +215,8 @@ void group_norm_weight_grad_reduce(const GroupNormShape& s, const T* x, const T*
 
 void group_norm_weight_grad(const GroupNormShape& s, const float* partials, float* dgamma, float* dbeta,
                             std::int64_t begin, std::int64_t end) {
-  combine_partials(partials, s.batch, 2 * s.channels, dgamma, begin, end);
-  combine_partials(partials + s.channels, s.batch, 2 * s.channels, dbeta, begin, end);
+  if (dgamma != nullptr) combine_partials(partials, s.batch, 2 * s.channels, dgamma, begin, end);
+  if (dbeta != nullptr) combine_partials(partials + s.channels, s.batch, 2 * s.channels, dbeta, begin, end);
 }
 
 template void group_norm_forward(const GroupNormShape&, const float*, const float*, const float*, float, float*, float*,

@@ -27,7 +27,7 @@ template <class T>
 void group_norm_weight_grad_reduce(const GroupNormShape& shape, const T* x, const T* dy, const float* mean,
                                    const float* rstd, float* partials, std::int64_t begin, std::int64_t end);
 
-// dgamma and dbeta of channels [begin, end) from all images' partial sums.
+// dgamma and dbeta of channels [begin, end) from all images' partial sums, each if not null.
 void group_norm_weight_grad(const GroupNormShape& shape, const float* partials, float* dgamma, float* dbeta,
                             std::int64_t begin, std::int64_t end);
 

@@ -81,4 +81,35 @@ inline void store_lanes(T* to, const Value& value, std::int64_t width) {
   std::memcpy(to, padded, static_cast<std::size_t>(width) * sizeof(T));
 }
 
+// Reads and writes the whole of 16 channels, or the first `width` of them.
+struct AllLanes {
+  template <class T>
+  auto load(const T* from) const {
+    return load_lanes(from);
+  }
+  template <class T, class Value>
+  void store(T* to, const Value& value) const {
+    store_lanes(to, value);
+  }
+};
+struct SomeLanes {
+  std::int64_t width;
+  template <class T>
+  auto load(const T* from) const {
+    return load_lanes(from, width);
+  }
+  template <class T, class Value>
+  void store(T* to, const Value& value) const {
+    store_lanes(to, value, width);
+  }
+};
+
+// Calls body(first channel, access) for blocks of 16 channels; access is AllLanes, or SomeLanes for the rest.
+template <class Body>
+void for_each_channel_block(std::int64_t channels, const Body& body) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) body(c, AllLanes{});
+  if (c < channels) body(c, SomeLanes{channels - c});
+}
+
 }  // namespace overtake::kernels

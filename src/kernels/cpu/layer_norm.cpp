@@ -71,20 +71,6 @@ void layer_norm_forward(const T* x, const float* gamma, const float* beta, std::
 }
 
 template <class T>
-void layer_norm_residual_forward(const T* x, const T* residual, const float* gamma, const float* beta,
-                                 std::int64_t width, float epsilon, T* sum, T* y, float* mean, float* rstd,
-                                 std::int64_t begin, std::int64_t end) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t at = row * width;
-#pragma omp simd
-    for (std::int64_t c = 0; c < width; ++c) {
-      sum[at + c] = from_float<T>(to_float(x[at + c]) + to_float(residual[at + c]));
-    }
-    layer_norm_forward(sum, gamma, beta, width, epsilon, y, mean, rstd, row, row + 1);
-  }
-}
-
-template <class T>
 void layer_norm_input_grad(const T* x, const T* dy, const T* add, const float* gamma, const float* mean,
                            const float* rstd, std::int64_t width, T* dx, std::int64_t begin, std::int64_t end) {
   const float per_column = 1.0f / static_cast<float>(width);
@@ -137,7 +123,7 @@ void layer_norm_weight_grad_reduce(const T* x, const T* dy, const float* mean, c
 
 void layer_norm_weight_grad(const float* partials, std::int64_t rows, std::int64_t width, float* dgamma, float* dbeta,
                             std::int64_t begin, std::int64_t end) {
-  combine_partials(partials, row_chunks(rows), 2 * width, dgamma, begin, end);
+  if (dgamma != nullptr) combine_partials(partials, row_chunks(rows), 2 * width, dgamma, begin, end);
   if (dbeta != nullptr) combine_partials(partials + width, row_chunks(rows), 2 * width, dbeta, begin, end);
 }
 
@@ -145,10 +131,6 @@ template void layer_norm_forward(const float*, const float*, const float*, std::
                                  std::int64_t, std::int64_t);
 template void layer_norm_forward(const bf16*, const float*, const float*, std::int64_t, float, bf16*, float*, float*,
                                  std::int64_t, std::int64_t);
-template void layer_norm_residual_forward(const float*, const float*, const float*, const float*, std::int64_t, float,
-                                          float*, float*, float*, float*, std::int64_t, std::int64_t);
-template void layer_norm_residual_forward(const bf16*, const bf16*, const float*, const float*, std::int64_t, float,
-                                          bf16*, bf16*, float*, float*, std::int64_t, std::int64_t);
 template void layer_norm_input_grad(const float*, const float*, const float*, const float*, const float*, const float*,
                                     std::int64_t, float*, std::int64_t, std::int64_t);
 template void layer_norm_input_grad(const bf16*, const bf16*, const bf16*, const float*, const float*, const float*,

@@ -13,13 +13,6 @@ template <class T>
 void layer_norm_forward(const T* x, const float* gamma, const float* beta, std::int64_t width, float epsilon, T* y,
                         float* mean, float* rstd, std::int64_t begin, std::int64_t end);
 
-// The same for x + residual, which is written to sum: [rows][width] and is the x of the gradients. sum may be in place
-// over x or residual.
-template <class T>
-void layer_norm_residual_forward(const T* x, const T* residual, const float* gamma, const float* beta,
-                                 std::int64_t width, float epsilon, T* sum, T* y, float* mean, float* rstd,
-                                 std::int64_t begin, std::int64_t end);
-
 // dx of rows [begin, end), plus `add` [rows][width] if not null (the gradient that reaches x around the norm). dx may
 // be in place over dy or add.
 template <class T>
@@ -34,7 +27,7 @@ template <class T>
 void layer_norm_weight_grad_reduce(const T* x, const T* dy, const float* mean, const float* rstd, std::int64_t rows,
                                    std::int64_t width, float* partials, std::int64_t begin, std::int64_t end);
 
-// dgamma and, if not null, dbeta of columns [begin, end) from all chunks.
+// dgamma and dbeta of columns [begin, end) from all chunks, each if not null.
 void layer_norm_weight_grad(const float* partials, std::int64_t rows, std::int64_t width, float* dgamma, float* dbeta,
                             std::int64_t begin, std::int64_t end);
 

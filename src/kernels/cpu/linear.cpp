@@ -24,7 +24,7 @@ void finish_row(float* values, const float* bias, std::optional<Activation> act,
 #pragma omp simd
     for (std::int64_t j = 0; j < cols; ++j) pre[j] = from_float<T>(values[j]);
   }
-  if (act) activation_forward(*act, values, values, cols, 0, blocks_of(cols));
+  if (act) activation_forward(ActivationFunction{*act}, values, values, cols, 0, blocks_of(cols));
 }
 
 }  // namespace

@@ -7,8 +7,7 @@
 
 namespace overtake::kernels {
 
-// One operand: where its matrices lie. Strides count elements; batch stride 0 broadcasts an input. In the output, batch
-// stride 0 means: the sum over that batch dimension, in ascending order (the gradient of a broadcast input).
+// One operand: where its matrices lie. Strides count elements; batch stride 0 broadcasts an input.
 struct MatmulOperand {
   bool transposed = false;      // inputs only: stored as the transpose of what the product takes
   std::int64_t row_stride = 0;  // between stored rows; inside a row elements are contiguous
@@ -28,22 +27,12 @@ struct MatmulShape {
 MatmulShape contiguous_matmul(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool trans_a,
                               bool trans_b);
 
-// A unit is a (distinct output matrix, block of 64 rows) pair; ranges of units are what parts compute. Neighbouring
-// units of one matrix in one call share work; the bits of a unit do not depend on the range.
+// A unit is an (output matrix, block of 64 rows) pair; ranges of units are what parts compute. Neighbouring units of
+// one matrix in one call share work; the bits of a unit do not depend on the range.
 std::int64_t matmul_units(const MatmulShape& shape);
 
 // Units [begin, end) of c. T is float or bf16; C is float or T.
 template <class T, class C>
 void matmul(const MatmulShape& shape, const T* a, const T* b, C* c, std::int64_t begin, std::int64_t end);
-
-// Gradients of the product that `forward` describes. dc lies like c; da and db lie like a and b (transposed where those
-// are, and summed over the batch dimensions in which those broadcast). Units are those of the gradient.
-std::int64_t matmul_a_grad_units(const MatmulShape& forward);
-template <class T, class C>
-void matmul_a_grad(const MatmulShape& forward, const T* dc, const T* b, C* da, std::int64_t begin, std::int64_t end);
-
-std::int64_t matmul_b_grad_units(const MatmulShape& forward);
-template <class T, class C>
-void matmul_b_grad(const MatmulShape& forward, const T* dc, const T* a, C* db, std::int64_t begin, std::int64_t end);
 
 }  // namespace overtake::kernels

@@ -66,11 +66,6 @@ void adamw_block(const AdamWFactors f, const float* grad, float grad_scale, floa
   }
 }
 
-void write_shadow(const float* weight, bf16* shadow, std::int64_t size) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < size; ++i) shadow[i] = from_float<bf16>(weight[i]);
-}
-
 double squared_norm(const float* x, std::int64_t size) {
   double sum = 0;  // in double: the square of a large float overflows
 #pragma omp simd reduction(+ : sum)
@@ -81,7 +76,7 @@ double squared_norm(const float* x, std::int64_t size) {
 }  // namespace
 
 void sgd_update(const SgdStep& sgd, const float* grad, const float* grad_scale, float* weight, float* momentum,
-                bf16* shadow, std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
+                std::int64_t count, std::int64_t block_begin, std::int64_t block_end) {
   const float scale = grad_scale == nullptr ? 1.0f : *grad_scale;
   for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
     if (sgd.momentum == 0.0f) {
@@ -91,18 +86,16 @@ void sgd_update(const SgdStep& sgd, const float* grad, const float* grad_scale, 
     } else {
       sgd_momentum_block<false>(sgd, grad + first, scale, weight + first, momentum + first, size);
     }
-    if (shadow != nullptr) write_shadow(weight + first, shadow + first, size);
   });
 }
 
 void adamw_update(const AdamWStep& adamw, const float* grad, const float* grad_scale, float* weight,
-                  float* first_moment, float* second_moment, bf16* shadow, std::int64_t count, std::int64_t block_begin,
+                  float* first_moment, float* second_moment, std::int64_t count, std::int64_t block_begin,
                   std::int64_t block_end) {
   const float scale = grad_scale == nullptr ? 1.0f : *grad_scale;
   const AdamWFactors factors = factors_of(adamw);
   for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
     adamw_block(factors, grad + first, scale, weight + first, first_moment + first, second_moment + first, size);
-    if (shadow != nullptr) write_shadow(weight + first, shadow + first, size);
   });
 }
 

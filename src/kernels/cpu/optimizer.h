@@ -1,10 +1,8 @@
 #pragma once
 // Optimizer steps on flat float arrays [count], in place. Unit: block of 1024 elements (block.h). The gradient is
-// multiplied by *grad_scale first (null: 1). If shadow is not null it receives the new weight as bf16.
+// multiplied by *grad_scale first (null: 1).
 
 #include <cstdint>
-
-#include "base/bf16.h"
 
 namespace overtake::kernels {
 
@@ -18,7 +16,7 @@ struct SgdStep {
 };
 
 void sgd_update(const SgdStep& sgd, const float* grad, const float* grad_scale, float* weight, float* momentum,
-                bf16* shadow, std::int64_t count, std::int64_t block_begin, std::int64_t block_end);
+                std::int64_t count, std::int64_t block_begin, std::int64_t block_end);
 
 // As torch.optim.AdamW: w *= 1 - learning_rate weight_decay; moments m, v (zeros at the start) of g and g^2; then
 // w -= learning_rate / (1 - beta1^step) m / (sqrt(v / (1 - beta2^step)) + epsilon).
@@ -32,7 +30,7 @@ struct AdamWStep {
 };
 
 void adamw_update(const AdamWStep& adamw, const float* grad, const float* grad_scale, float* weight,
-                  float* first_moment, float* second_moment, bf16* shadow, std::int64_t count, std::int64_t block_begin,
+                  float* first_moment, float* second_moment, std::int64_t count, std::int64_t block_begin,
                   std::int64_t block_end);
 
 // Gradient clipping by global norm, first phase, once per gradient array: partials[b] = sum of squares of block b. The

@@ -81,37 +81,6 @@ void for_each_pixel(const std::vector<Range>& rows, const std::vector<Range>& co
   }
 }
 
-// Reads and writes the whole of 16 channels, or the first `width` of them.
-struct AllLanes {
-  template <class T>
-  auto load(const T* from) const {
-    return load_lanes(from);
-  }
-  template <class T, class Value>
-  void store(T* to, const Value& value) const {
-    store_lanes(to, value);
-  }
-};
-struct SomeLanes {
-  std::int64_t width;
-  template <class T>
-  auto load(const T* from) const {
-    return load_lanes(from, width);
-  }
-  template <class T, class Value>
-  void store(T* to, const Value& value) const {
-    store_lanes(to, value, width);
-  }
-};
-
-// Calls body(first channel, access) for blocks of 16 channels; access is AllLanes, or SomeLanes for the rest.
-template <class Body>
-void for_each_channel_block(std::int64_t channels, const Body& body) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) body(c, AllLanes{});
-  if (c < channels) body(c, SomeLanes{channels - c});
-}
-
 template <class T>
 void max_pool_image(const PoolShape& s, const Windows& windows, const T* x, T* y, std::uint8_t* argmax) {
   for_each_pixel(windows.row_taps, windows.column_taps, [&](std::int64_t p, std::int64_t q, Range rows, Range columns) {

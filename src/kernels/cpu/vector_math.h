@@ -9,23 +9,68 @@
 
 namespace overtake::kernels {
 
-// e^x. Infinity where it overflows; 0 where the result would not be a normal number (x < -87.336), -inf included.
-inline float exp_fast(float x) {
-  const float shifted = x * 1.44269504088896341f + 12582912.0f;  // adding 1.5 * 2^23 rounds to an integer
-  const float n = shifted - 12582912.0f;
-  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // x - n log 2, in [-0.35, 0.35]
+// (e^r - 1 - r) / r^2 for |r| <= 0.35.
+inline float exp_remainder(float r) {
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
+  return p * r + 5.0000001201e-1f;
+}
+
+// e^x. Infinity where it overflows; 0 where the result would not be a normal number (x < -87.336), -inf included.
+inline float exp_fast(float x) {
+  const float shifted = x * 1.44269504088896341f + 12582912.0f;  // adding 1.5 * 2^23 rounds to an integer
+  const float n = shifted - 12582912.0f;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // x - n log 2, in [-0.35, 0.35]
+  const float p = exp_remainder(r) * r * r + r + 1.0f;
   // p 2^n by adding n to the exponent: unlike a multiplication by 2^n it reaches the largest floats.
   const float inside =
       std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
   const float above = x <= 88.722831f ? inside : x + std::numeric_limits<float>::infinity();  // NaN goes here too
   return x < -87.336f ? 0.0f : above;
+}
+
+// e^x - 1 for x <= 0, without the cancellation near 0.
+inline float expm1_negative_fast(float x) {
+  const float clamped = x < -20.0f ? -20.0f : x;  // from here on the result is -1
+  const float shifted = clamped * 1.44269504088896341f + 12582912.0f;
+  const float n = shifted - 12582912.0f;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  const float power = std::bit_cast<float>(0x3f800000u + (std::bit_cast<std::uint32_t>(shifted) << 23));  // 2^n
+  return power * (exp_remainder(r) * r * r + r) + (power - 1.0f);
+}
+
+// log(x). -infinity at 0, NaN below.
+inline float log_fast(float x) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const bool is_tiny = x < std::numeric_limits<float>::min();
+  const float scaled = is_tiny ? x * 8388608.0f : x;  // a normal number
+  // x = m 2^e with m in [sqrt(1/2), sqrt(2)), so that near 1, where the result is small, e is 0.
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(scaled);
+  const std::int32_t exponent = static_cast<std::int32_t>(bits - 0x3f3504f3u) >> 23;
+  const float m = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(exponent) << 23));
+  const float e = static_cast<float>(exponent) - (is_tiny ? 23.0f : 0.0f);
+  // log(m) = 2 artanh(s), by its series: s^2 < 0.03.
+  const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
+  const float series = z * (z * (z * (z * (2.0f / 9.0f) + 2.0f / 7.0f) + 2.0f / 5.0f) + 2.0f / 3.0f);
+  const float value = e * 0.693359375f + (s * series + 2.0f * s - e * 2.12194440e-4f);
+  const float positive = x < kInfinity ? value : x;
+  return x > 0.0f ? positive : (x == 0.0f ? -kInfinity : std::numeric_limits<float>::quiet_NaN());
+}
+
+// log(1 + x) for 0 <= x <= 1: 2 artanh(s), by its series, with s <= 1/3.
+inline float log1p_fast(float x) {
+  const float s = x / (2.0f + x), z = s * s;
+  float p = 2.0f / 15.0f;
+  p = p * z + 2.0f / 13.0f;
+  p = p * z + 2.0f / 11.0f;
+  p = p * z + 2.0f / 9.0f;
+  p = p * z + 2.0f / 7.0f;
+  p = p * z + 2.0f / 5.0f;
+  p = p * z + 2.0f / 3.0f;
+  return p * z * s + 2.0f * s;
 }
 
 inline float sigmoid_fast(float x) { return 1.0f / (1.0f + exp_fast(-x)); }
