@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "base/safetensors.h"
 
 #include <algorithm>
 #include <bit>
@@ -32,11 +32,11 @@ struct TypeRow {
   std::int64_t bytes;
 };
 
-constexpr TypeRow kTypes[] = {{StoredType::f32, "F32", 4},
-                              {StoredType::bf16, "BF16", 2},
-                              {StoredType::i32, "I32", 4},
-                              {StoredType::i64, "I64", 8},
-                              {StoredType::u8, "U8", 1}};
+constexpr TypeRow kTypes[] = {{StoredType::f32, "F32", 4}, {StoredType::bf16, "BF16", 2},
+                              {StoredType::f16, "F16", 2}, {StoredType::f64, "F64", 8},
+                              {StoredType::i8, "I8", 1},   {StoredType::i16, "I16", 2},
+                              {StoredType::i32, "I32", 4}, {StoredType::i64, "I64", 8},
+                              {StoredType::u8, "U8", 1},   {StoredType::boolean, "BOOL", 1}};
 
 const TypeRow& row_of(StoredType type) {
   for (const TypeRow& row : kTypes) {
@@ -135,8 +135,7 @@ NamedTensor parse_tensor(const std::string& name, const json& entry, std::span<c
   const auto row = std::find_if(std::begin(kTypes), std::end(kTypes),
                                 [&](const TypeRow& candidate) { return candidate.name == type_name; });
   if (row == std::end(kTypes)) {
-    fail_user("{}: tensor {} has type {}, which Overtake does not read; convert it to F32, BF16, I32, I64 or U8", file,
-              name, type_name);
+    fail_user("{}: tensor {} has type {}, which Overtake does not read; convert it to F32", file, name, type_name);
   }
 
   NamedTensor tensor{
@@ -216,8 +215,10 @@ WrittenTensors write_safetensors(const std::filesystem::path& path, std::span<co
 }
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
-  const auto content = std::make_shared<const std::string>(read_file(path));
-  const std::string file = path.string();
+  return parse_safetensors(std::make_shared<const std::string>(read_file(path)), path.string());
+}
+
+TensorFile parse_safetensors(std::shared_ptr<const std::string> content, const std::string& file) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(*content));
   if (bytes.size() < kLengthBytes) fail_user("{}: it has {} bytes only; {}", file, bytes.size(), kRemedy);
   std::uint64_t length;

@@ -15,10 +15,10 @@
 
 namespace overtake {
 
-enum class StoredType : std::uint8_t { f32, bf16, i32, i64, u8 };
+enum class StoredType : std::uint8_t { f32, bf16, f16, f64, i8, i16, i32, i64, u8, boolean };
 
 std::int64_t element_bytes(StoredType type);
-std::string_view stored_type_name(StoredType type);  // as the format writes it: "F32", "BF16", "I32", "I64", "U8"
+std::string_view stored_type_name(StoredType type);  // as the format writes it: "F32", "BF16", "I64", ...
 
 // A tensor as it is in a file: row-major, little-endian. `bytes` is a view: of `owner` when that is set (tensors that
 // were read), else of memory the caller keeps alive (tensors to write, without a copy). Copy elements out by memcpy;
@@ -61,6 +61,8 @@ WrittenTensors write_safetensors(const std::filesystem::path& path, std::span<co
 // The whole file in memory, checked: a damaged or foreign one, or one with an element type that is not a StoredType, is
 // a user error that names the file and the tensor.
 TensorFile read_safetensors(const std::filesystem::path& path);
+// The same of a file's content; `where` names it in errors.
+TensorFile parse_safetensors(std::shared_ptr<const std::string> content, const std::string& where);
 
 // The tensor of that name, or nullptr.
 const NamedTensor* find_tensor(std::span<const NamedTensor> tensors, std::string_view name);

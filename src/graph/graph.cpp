@@ -66,7 +66,9 @@ std::int64_t Graph::bytes(BufferId id) const {
   return padded_elements(b.layout, b.shape.span()) * bytes_of(b.dtype);
 }
 
-bool is_persistent(Role role) { return role == Role::weight || role == Role::state || role == Role::optimizer_state; }
+bool is_persistent(Role role) {
+  return role == Role::weight || role == Role::state || role == Role::optimizer_state || role == Role::constant;
+}
 
 Dependencies dependencies(const Graph& graph) {
   const auto n = graph.tasks.size();

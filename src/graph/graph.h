@@ -5,6 +5,7 @@
 // their one writer reads them too and runs after all other readers. Everything about order follows from reads and
 // writes; see dependencies().
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +52,13 @@ struct Parameter {
   BufferId buffer = kNone;
   BufferId gradient = kNone;
   Init init;
+  bool stored_transposed = false;  // files keep this matrix as [columns, rows]
+};
+
+// Numbers that are part of the model: row-major bytes of a buffer of role constant.
+struct Constant {
+  BufferId buffer = kNone;
+  std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 
 class Graph {
@@ -61,6 +69,7 @@ class Graph {
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
   std::vector<Parameter> parameters;
+  std::vector<Constant> constants;
   std::vector<StringId> layers;  // names
   std::vector<Attrs> attrs;
   std::vector<BufferId> operands;

@@ -1,6 +1,7 @@
 // Graph, Plan and Trace as JSON. Rows are arrays in a fixed order of columns, so that a million tasks stay readable by
 // machines at a bearable size.
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -11,7 +12,25 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte b : bytes) fmt::format_to(std::back_inserter(text), "{:02x}", std::to_integer<unsigned>(b));
+  return text;
+}
+
+std::vector<std::byte> from_hex(const std::string& text) {
+  std::vector<std::byte> bytes(text.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value = 0;
+    const char* first = text.data() + 2 * i;
+    if (std::from_chars(first, first + 2, value, 16).ptr != first + 2)
+      fail_user("graph file: a constant is written as '{}'; save it again", text.substr(2 * i, 2));
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return bytes;
+}
 
 json attrs_to_json(const Attrs& attrs) {
   json out = json::object();
@@ -49,7 +68,9 @@ json to_json(const Graph& g) {
   for (const Attrs& a : g.attrs) attrs.push_back(attrs_to_json(a));
   auto& parameters = out["parameters"] = json::array();
   for (const Parameter& p : g.parameters)
-    parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale});
+    parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed});
+  auto& constants = out["constants"] = json::array();
+  for (const Constant& c : g.constants) constants.push_back({c.buffer, to_hex(*c.bytes)});
   auto& tasks = out["tasks"] = json::array();
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     const Task& x = g.tasks[t];
@@ -81,7 +102,11 @@ Graph graph_from_json(const json& in) {
   for (const json& row : in.at("parameters"))
     g.parameters.push_back({.buffer = row.at(0).get<BufferId>(),
                             .gradient = row.at(1).get<BufferId>(),
-                            .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()}});
+                            .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()},
+                            .stored_transposed = row.at(4).get<bool>()});
+  for (const json& row : in.at("constants"))
+    g.constants.push_back({row.at(0).get<BufferId>(),
+                           std::make_shared<const std::vector<std::byte>>(from_hex(row.at(1).get<std::string>()))});
   for (const json& row : in.at("tasks")) {
     const auto reads = row.at(6).get<std::vector<BufferId>>(), writes = row.at(7).get<std::vector<BufferId>>();
     const TaskId t =

@@ -14,13 +14,14 @@ constexpr std::array<std::string_view, 4> kDTypes = {"f32", "bf16", "i32", "u8"}
 constexpr std::array<std::string_view, 10> kKinds = {
     "forward",        "input_grad", "weight_grad", "update", "all_reduce",
     "reduce_scatter", "all_gather", "send",        "recv",   "load"};
-constexpr std::array<std::string_view, 9> kRoles = {
-    "input", "weight", "state", "optimizer_state", "activation", "gradient", "weight_gradient", "scratch", "output"};
+constexpr std::array<std::string_view, 10> kRoles = {"input",    "weight",     "state",    "optimizer_state",
+                                                     "constant", "activation", "gradient", "weight_gradient",
+                                                     "scratch",  "output"};
 constexpr std::array<std::string_view, kOpCount> kOps = {
-    "linear",  "matmul",    "conv2d",    "batch_norm", "layer_norm", "group_norm", "activation",    "add",
-    "mul",     "concat",    "slice",     "reshape",    "transpose",  "max_pool",   "avg_pool",      "global_pool",
-    "softmax", "attention", "embedding", "dropout",    "lstm",       "gru",        "cross_entropy", "mse",
-    "sum",     "reorder",   "clip_norm", "sgd",        "adamw"};
+    "linear",   "matmul",        "conv2d",        "batch_norm", "layer_norm", "group_norm", "activation", "add",
+    "mul",      "concat",        "slice",         "reshape",    "transpose",  "expand",     "reduce",     "max_pool",
+    "avg_pool", "global_pool",   "adaptive_pool", "softmax",    "attention",  "embedding",  "dropout",    "lstm",
+    "gru",      "cross_entropy", "mse",           "sum",        "reorder",    "clip_norm",  "sgd",        "adamw"};
 
 template <class E, std::size_t N>
 E from_name(const std::array<std::string_view, N>& names, std::string_view name, const char* what) {

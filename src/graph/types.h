@@ -41,6 +41,7 @@ enum class Role : std::uint8_t {
   weight,           // trained; lives across steps
   state,            // not trained, lives across steps (running statistics)
   optimizer_state,  // lives across steps
+  constant,         // part of the model, never written
   activation,
   gradient,
   weight_gradient,
@@ -62,9 +63,12 @@ enum class Op : std::uint8_t {
   slice,
   reshape,
   transpose,
+  expand,  // numpy's broadcast_to
+  reduce,  // sum over axes
   max_pool,
   avg_pool,
   global_pool,
+  adaptive_pool,
   softmax,
   attention,
   embedding,

@@ -23,6 +23,17 @@ void verify_tables(const Graph& g) {
         is_buffer(p.buffer) && (p.gradient == kNone || is_buffer(p.gradient)) && p.init.kind <= Init::Kind::normal,
         "a parameter of buffer {} with gradient {} that starts by rule {}", p.buffer, p.gradient,
         static_cast<int>(p.init.kind));
+  std::vector<char> has_value(g.buffers.size(), 0);
+  for (const Constant& c : g.constants) {
+    OVERTAKE_CHECK(is_buffer(c.buffer) && g.buffers[c.buffer].role == Role::constant && !has_value[c.buffer] && c.bytes,
+                   "a constant of buffer {}", c.buffer);
+    const Buffer& b = g.buffers[c.buffer];
+    OVERTAKE_CHECK(std::ssize(*c.bytes) == b.shape.elements() * bytes_of(b.dtype), "constant {} has {} bytes for {}",
+                   g.buffer_name(c.buffer), c.bytes->size(), to_string(b.shape));
+    has_value[c.buffer] = 1;
+  }
+  for (BufferId b = 0; b < g.buffers.size(); ++b)
+    OVERTAKE_CHECK(g.buffers[b].role != Role::constant || has_value[b], "constant {} has no value", g.buffer_name(b));
   for (const BufferId b : g.losses) OVERTAKE_CHECK(is_buffer(b), "the loss is unknown buffer {}", b);
 }
 
@@ -40,7 +51,9 @@ void verify_operands(const Graph& g) {
       OVERTAKE_CHECK(b < g.buffers.size(), "task {} writes unknown buffer {}", g.task_name(t), b);
       OVERTAKE_CHECK(writer[b] == kNone, "buffer {} is written by {} and by {}", g.buffer_name(b),
                      g.task_name(writer[b]), g.task_name(t));
-      OVERTAKE_CHECK(g.buffers[b].role != Role::input, "task {} writes the input {}", g.task_name(t), g.buffer_name(b));
+      const Role role = g.buffers[b].role;
+      OVERTAKE_CHECK(role != Role::input && role != Role::constant, "task {} writes the {} {}", g.task_name(t),
+                     to_string(role), g.buffer_name(b));
       writer[b] = t;
     }
   }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "train/safetensors.h"
+#include "base/safetensors.h"
 
 namespace overtake {
 

@@ -10,6 +10,7 @@
 #include "exec/cpu/target.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
+#include "train/weights.h"
 
 namespace overtake {
 namespace {
@@ -21,29 +22,7 @@ std::vector<BufferId> inputs_of(const Graph& g) {
   return all;
 }
 
-StoredType stored_type(DType type) {
-  switch (type) {
-    case DType::bf16:
-      return StoredType::bf16;
-    case DType::i32:
-      return StoredType::i32;
-    case DType::u8:
-      return StoredType::u8;
-    case DType::f32:
-      break;
-  }
-  return StoredType::f32;
-}
-
 }  // namespace
-
-std::vector<std::int64_t> stored_dims(const Buffer& b) {
-  std::vector<std::int64_t> dims(b.shape.span().begin(), b.shape.span().end());
-  if (dims.size() != 5) return dims;
-  dims[1] *= dims[0];  // [G, O / G, ...] -> [O, ...]
-  dims.erase(dims.begin());
-  return dims;
-}
 
 Session::Session(Graph forward, SessionOptions options) : options_(std::move(options)) {
   if (options_.bf16 && options_.device == "cpu" && !cpu_has_bf16())
@@ -73,7 +52,16 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
 
 void Session::initialise() {
   fill_initial_parameters(*executor_, options_.seed);
+  for (const Parameter& p : graph().parameters)
+    if (const NamedTensor* t = find_tensor(options_.initial, graph().buffer_name(p.buffer))) write_stored(p, *t);
   steps_ = 0;
+}
+
+void Session::write_stored(const Parameter& p, const NamedTensor& t) {
+  const Buffer& b = graph().buffers[p.buffer];
+  OVERTAKE_CHECK(t.dims == stored_dims(graph(), p) && t.type == stored_type(b.dtype), "tensor {} is stored as {} [{}]",
+                 t.name, stored_type_name(t.type), fmt::join(t.dims, ", "));
+  executor_->write_plain(p.buffer, from_stored(graph(), p, t.bytes));
 }
 
 void Session::fill_inputs(std::uint64_t seed) { fill_random_inputs(*executor_, seed); }
@@ -172,9 +160,10 @@ std::vector<NamedTensor> Session::tensors() const {
   for (const Parameter& p : graph().parameters) {
     const Buffer& b = graph().buffers[p.buffer];
     const auto size = static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype));
-    const auto memory = std::make_shared<std::vector<std::byte>>(size);
-    executor_->read_plain(p.buffer, *memory);
-    all.push_back({graph().buffer_name(p.buffer), stored_type(b.dtype), stored_dims(b), *memory, memory});
+    std::vector<std::byte> ours(size);
+    executor_->read_plain(p.buffer, ours);
+    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(graph(), p, std::move(ours)));
+    all.push_back({graph().buffer_name(p.buffer), stored_type(b.dtype), stored_dims(graph(), p), *memory, memory});
   }
   return all;
 }
@@ -189,9 +178,9 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
     const NamedTensor* tensor = find_tensor(tensors, name);
     if (tensor == nullptr)
       missing.push_back(name);
-    else if (tensor->dims != stored_dims(b) || tensor->type != stored_type(b.dtype))
+    else if (tensor->dims != stored_dims(graph(), p) || tensor->type != stored_type(b.dtype))
       misshapen.push_back(fmt::format("{} ([{}], model has [{}])", name, fmt::join(tensor->dims, ", "),
-                                      fmt::join(stored_dims(b), ", ")));
+                                      fmt::join(stored_dims(graph(), p), ", ")));
   }
   for (const NamedTensor& t : tensors)
     if (!known.contains(t.name)) extra.push_back(t.name);
@@ -200,8 +189,7 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
         "{}: it does not fit model {} and its optimizer: missing [{}], of another shape [{}], too much [{}]; use the "
         "model and settings it was made with",
         where, graph().model, fmt::join(missing, ", "), fmt::join(misshapen, ", "), fmt::join(extra, ", "));
-  for (const Parameter& p : graph().parameters)
-    executor_->write_plain(p.buffer, find_tensor(tensors, graph().buffer_name(p.buffer))->bytes);
+  for (const Parameter& p : graph().parameters) write_stored(p, *find_tensor(tensors, graph().buffer_name(p.buffer)));
   steps_ = steps;
 }
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/safetensors.h"
 #include "cost/profile.h"
 #include "exec/executor.h"
 #include "passes/pipeline.h"
 #include "train/loader.h"
 #include "train/planning.h"
-#include "train/safetensors.h"
 
 namespace overtake {
 
@@ -26,10 +26,13 @@ struct SessionOptions {
   unsigned threads = 0;  // 0: all cores
   unsigned parts = 0;    // pieces that sums are cut into; 0: as many as cores. Another number may change last bits.
   std::uint64_t seed = 0;
+  // Weights and states that start from these, under the model's names and in stored form (train/weights.h), instead of
+  // at random.
+  std::vector<NamedTensor> initial = {};
   std::optional<std::uint64_t> memory_cap;
   std::set<std::string> skip_passes;
   bool propagate_layouts = true;  // false: back to row-major after every layer, for measuring
-  std::vector<Pass<Graph>> extra_passes;
+  std::vector<Pass<Graph>> extra_passes = {};
   std::function<void(const std::string&)> print_passes = {};  // gets the graph whenever a pass changed it
   std::function<void(const std::string&)> note = {};          // gets lines for the user: what was chosen, and why
 };
@@ -62,9 +65,9 @@ class Session {
   Executor& executor() { return *executor_; }
   std::int64_t batch() const;
 
-  // Starts the weights anew from the seed.
+  // Starts the weights anew, from the seed and `initial`.
   void initialise();
-  // Everything that lives across steps, by name, in row-major order.
+  // Everything that is learnt and lives across steps, by name, in stored form.
   std::vector<NamedTensor> tensors() const;
   // Takes all of them; a user error lists what is missing, too much or of another shape. Nothing is changed then.
   void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
@@ -76,6 +79,7 @@ class Session {
  private:
   void write_batch(const HostBatch& batch);
   StepResult result_of(Trace trace) const;
+  void write_stored(const Parameter& parameter, const NamedTensor& tensor);
 
   SessionOptions options_;
   std::vector<PassRecord> passes_;
@@ -85,8 +89,5 @@ class Session {
 
 // What a model takes, for opening data.
 SampleForm sample_form_of(const Graph& graph);
-
-// The name under which a parameter is stored, and its shape there: grouped convolutions are stored as PyTorch does.
-std::vector<std::int64_t> stored_dims(const Buffer& buffer);
 
 }  // namespace overtake

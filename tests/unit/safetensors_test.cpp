@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "base/safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -179,7 +179,7 @@ TEST(Safetensors, MalformedHeadersAreUserErrors) {
       {R"({"w":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8, {"tensor w", "its entry"}},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8,9]}})", 8, {"tensor w", "its entry"}},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]}})", 8, {"tensor w", "its entry"}},
-      {R"({"w":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})", 8, {"tensor w has type F16", "convert"}},
+      {R"({"w":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4, {"tensor w has type F8_E4M3", "convert"}},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, {"tensor w lies at bytes 8 to 0 of 8"}},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4, {"tensor w lies at bytes 0 to 8 of 4"}},
       {R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, {"tensor w", "shape [3] has 8 bytes"}},
