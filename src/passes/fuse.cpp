@@ -67,7 +67,7 @@ class Fuser {
           return;
         }
       }
-      if (!fuse_linear_) return;
+      if (!fuse_linear_ || !linear_takes(function)) return;
       const TaskId linear = producer(x, Op::linear);
       if (linear != kNone && !old_.attrs_of(old_.tasks[linear]).has("function")) join(t, {linear, kNone, function});
     }
@@ -126,16 +126,6 @@ Graph fuse(Graph graph, bool fuse_linear) {
   graph.operands.clear();
   Fuser(old, graph, fuse_linear).run();
   return graph;
-}
-
-double bytes_saved(const Graph& before, const Graph& after) {
-  const auto moved = [](const Graph& g) {
-    double bytes = 0;
-    for (TaskId t = 0; t < g.tasks.size(); ++t)
-      if (g.tasks[t].kind == Kind::forward) bytes += work_of(g, t).bytes;
-    return bytes;
-  };
-  return moved(before) - moved(after);
 }
 
 }  // namespace overtake

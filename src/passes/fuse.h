@@ -9,7 +9,4 @@ namespace overtake {
 // nobody else reads what is between. Before differentiation, so that the backward is fused by the op's own rule.
 Graph fuse(Graph graph, bool fuse_linear = true);
 
-// Bytes that the fused tasks of `after` no longer move, compared with `before`, forward tasks only.
-double bytes_saved(const Graph& before, const Graph& after);
-
 }  // namespace overtake

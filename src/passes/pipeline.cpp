@@ -4,14 +4,17 @@
 #include "passes/fuse.h"
 #include "passes/layout.h"
 #include "passes/precision.h"
+#include "passes/recognise.h"
 #include "passes/weights.h"
 
 namespace overtake {
 
 std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOptions& options) {
   std::vector<Pass<Graph>> passes;
-  // Fusing comes first: on the forward graph alone patterns are small, and each op's own gradient rule then fuses the
-  // backward as well.
+  // First: every later pass knows the large ops better than what they are made of.
+  passes.push_back({"recognise", recognise, is_forward_only});
+  // Fusing comes before differentiation: on the forward graph alone patterns are small, and each op's own gradient rule
+  // then fuses the backward as well.
   passes.push_back({"fuse", [&target](Graph g) { return fuse(std::move(g), target.fuses_linear()); }, is_forward_only});
   // Before layouts, so that casts are laid out like everything else.
   if (options.bf16) passes.push_back({"bf16", use_bf16, is_forward_only});

@@ -41,7 +41,9 @@ Graph use_bf16(Graph g) {
       if (b == kNone || g.buffers[b].dtype != DType::f32) continue;
       const Role role = g.buffers[b].role;
       const bool is_target = task.op == Op::mse && role == Role::input;
-      if ((role != Role::input || is_target) && (role != Role::weight || is_own_weight(task.op, i))) continue;
+      const bool is_used_like_activation =
+          (role == Role::weight || role == Role::constant) && !is_own_weight(task.op, i);
+      if ((role != Role::input || is_target) && !is_used_like_activation) continue;
       BufferId& cast = cast_of.try_emplace(b, kNone).first->second;
       if (cast == kNone) {
         cast = g.add_buffer(old.buffer_name(b) + ".bf16", Shape(g.buffers[b].shape), DType::bf16, Role::activation);

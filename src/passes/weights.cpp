@@ -34,7 +34,9 @@ Graph pack_weights(Graph g, const Target& target) {
     const Task& task = old.tasks[t];
     std::vector<BufferId> reads(old.reads(t).begin(), old.reads(t).end());
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      if (reads[i] == kNone || g.buffers[reads[i]].role != Role::weight || task.kind == Kind::update) continue;
+      if (reads[i] == kNone || task.kind == Kind::update) continue;
+      const Role role = g.buffers[reads[i]].role;
+      if (role != Role::weight && role != Role::constant) continue;
       const auto format = target.weight_format(old, task, i);
       const Buffer stored = g.buffers[reads[i]];
       if (!format || *format == OperandFormat{stored.dtype, stored.layout}) continue;
