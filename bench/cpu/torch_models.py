@@ -137,19 +137,16 @@ class Transformer(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Layers of `kind` (nn.LSTM or nn.GRU), one module each; PyTorch adds _l0 to the names of their weights."""
+    """An embedding, `kind` (nn.LSTM or nn.GRU) and a linear layer."""
 
-    def __init__(self, kind, vocabulary=256, width=256, hidden=512, layers=2, **_):
+    def __init__(self, kind, vocabulary=256, width=256, hidden=512, layers=2, dropout=0, **_):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
-        self.rnn = nn.ModuleList(kind(hidden if i else width, hidden, batch_first=True) for i in range(layers))
+        self.rnn = kind(width, hidden, num_layers=layers, dropout=dropout, batch_first=True)
         self.head = nn.Linear(hidden, vocabulary)
 
     def forward(self, tokens):  # [B, S]
-        x = self.embedding(tokens)
-        for layer in self.rnn:
-            x = layer(x)[0]
-        return self.head(x)  # [B, S, vocabulary]
+        return self.head(self.rnn(self.embedding(tokens))[0])  # [B, S, vocabulary]
 
 
 def build(name, settings):

@@ -5,13 +5,16 @@
 
 namespace overtake {
 
-std::vector<ZooEntry> convnets();
-std::vector<ZooEntry> sequence_models();
-
-// Settings by name; the zoo has filled in the defaults.
-using Settings = std::map<std::string, double>;
-inline std::int64_t whole(const Settings& settings, const char* name) {
-  return static_cast<std::int64_t>(settings.at(name));
-}
+std::vector<ZooEntry> small_networks();
+std::vector<ZooEntry> vgg_networks();
+std::vector<ZooEntry> residual_networks();
+std::vector<ZooEntry> densenets();
+std::vector<ZooEntry> mobilenets();
+std::vector<ZooEntry> inception_v3_networks();
+std::vector<ZooEntry> inception_v4_networks();
+std::vector<ZooEntry> vision_transformers();
+std::vector<ZooEntry> recurrent_networks();
+std::vector<ZooEntry> bert_networks();
+std::vector<ZooEntry> gpt_networks();
 
 }  // namespace overtake

@@ -1,5 +1,7 @@
 #include "models/model.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/op.h"
 
@@ -20,6 +22,13 @@ Attrs attention_attrs(const Attention& o) {
   Attrs attrs{{"heads", o.heads}, {"causal", std::int64_t{o.causal}}};
   if (o.scale != 0) attrs.set("scale", o.scale);
   return attrs;
+}
+
+// Up to here, sizes in elements and bytes can be counted without an overflow.
+bool is_countable(const Shape& shape) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+  std::int64_t left = kMostElements;
+  return std::ranges::all_of(shape.span(), [&](std::int64_t d) { return d >= 0 && (d == 0 || (left /= d) > 0); });
 }
 
 }  // namespace
@@ -45,7 +54,8 @@ Value Model::input(std::vector<std::int64_t> s, const std::string& name) { retur
 Value Model::tokens(std::vector<std::int64_t> s, const std::string& name) { return host_input(s, DType::i32, name); }
 Value Model::mask(std::vector<std::int64_t> s, const std::string& name) { return host_input(s, DType::u8, name); }
 
-Value Model::apply(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& given_name) {
+Value Model::layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& given_name,
+                   const std::vector<ParameterChoice>& parameters) {
   const std::uint32_t number = ++layers_of_op_[static_cast<std::size_t>(op)];
   const std::string name = given_name.empty() ? fmt::format("{}{}", to_string(op), number) : given_name;
   std::vector<TensorType> types;
@@ -65,149 +75,210 @@ Value Model::apply(Op op, const std::vector<Value>& inputs, const Attrs& attrs, 
               e.what());
   }
 
-  const LayerId layer = graph_.add_layer(name);
+  for (const OutputForm& out : form.outputs)
+    if (!is_countable(out.shape))
+      fail_user("model {}: layer '{}' ({}): a result of {} is too large; lower its dimensions", graph_.model, name,
+                to_string(op), to_string(out.shape));
+
+  const LayerId id = graph_.add_layer(name);
   for (const OutputForm& out : form.outputs)
     writes.push_back(graph_.add_buffer(out.suffix.empty() ? name : fmt::format("{}.{}", name, out.suffix), out.shape,
                                        out.dtype, out.role));
-  for (const ParameterForm& p : form.parameters) {
-    if (p.suffix.empty()) {
-      reads.push_back(kNone);
-      continue;
-    }
-    const BufferId b = graph_.add_buffer(fmt::format("{}.{}", name, p.suffix), p.shape, DType::f32, p.role);
-    graph_.parameters.push_back({.buffer = b, .init = p.init});
+  for (std::size_t i = 0; i < form.parameters.size(); ++i) {
+    const ParameterForm& p = form.parameters[i];
+    const BufferId b = parameter_of(p, i < parameters.size() ? parameters[i] : ParameterChoice{}, name);
     reads.push_back(b);
     if (p.role == Role::state) writes.push_back(b);
   }
-  graph_.add_task(Kind::forward, op, layer, graph_.add_attrs(attrs), reads, writes);
+  graph_.add_task(Kind::forward, op, id, graph_.add_attrs(attrs), reads, writes);
   return {writes[0]};
+}
+
+BufferId Model::parameter_of(const ParameterForm& form, const ParameterChoice& choice, const std::string& layer) {
+  if (form.suffix.empty()) return kNone;
+  if (choice.shared.id != kNone) {
+    const Buffer& b = graph_.buffers[choice.shared.id];
+    if (b.shape != form.shape)
+      fail_user("model {}: layer '{}': its {} must be {}, but {} is {}; give it one of that shape", graph_.model, layer,
+                form.suffix, to_string(form.shape), graph_.buffer_name(choice.shared.id), to_string(b.shape));
+    return choice.shared.id;
+  }
+  const BufferId b = graph_.add_buffer(fmt::format("{}.{}", layer, form.suffix), form.shape, DType::f32, form.role);
+  graph_.parameters.push_back(
+      {.buffer = b, .init = choice.init.value_or(form.init), .stored_transposed = choice.stored_transposed});
+  return b;
 }
 
 Value Model::linear(Value x, const Linear& o, const std::string& name) {
   Attrs attrs{{"out", o.out}, {"bias", std::int64_t{o.bias}}};
   if (!o.function.empty()) attrs.set("function", o.function);
-  if (o.init_std != 0) attrs.set("init_std", o.init_std);
-  return apply(Op::linear, {x}, attrs, name);
+  return layer(Op::linear, {x}, attrs, name,
+               {{.init = o.weight_init, .stored_transposed = o.stored_transposed}, {.init = o.bias_init}});
 }
 
-Value Model::linear_tied(Value x, const std::string& weight, const std::string& given_name) {
-  for (const Parameter& p : graph_.parameters) {
-    if (graph_.buffer_name(p.buffer) != weight) continue;
-    const BufferId weight_id = p.buffer;
-    const Shape w = graph_.buffers[weight_id].shape;  // a copy: adding buffers moves them
-    const std::string name = given_name.empty() ? weight + ".tied" : given_name;
-    Shape y = shape(x);
-    if (w.rank != 2 || y.back() != w[1])
-      fail_user(
-          "model {}: layer '{}' (linear): the tied weight {} is {}, the input {}; their last dimensions must agree",
-          graph_.model, name, weight, to_string(w), to_string(y));
-    y[y.rank - 1u] = w[0];
-    const BufferId out = graph_.add_buffer(name, y, graph_.buffers[x.id].dtype, Role::activation);
-    const AttrsId attrs = graph_.add_attrs({{"out", w[0]}, {"bias", std::int64_t{0}}});
-    graph_.add_task(Kind::forward, Op::linear, graph_.add_layer(name), attrs, {x.id, weight_id, kNone}, {out});
-    return {out};
-  }
-  fail_user("model {}: no weight '{}' to tie to; name an earlier layer's", graph_.model, weight);
+Value Model::linear(Value x, Value weight, std::optional<Value> bias, const std::string& name) {
+  const Shape& w = shape(weight);
+  const std::int64_t out = w.rank == 2 ? w[0] : 1;  // another rank: the layer says so
+  return layer(Op::linear, {x}, {{"out", out}, {"bias", std::int64_t{bias.has_value()}}}, name,
+               {{.shared = weight}, {.shared = bias.value_or(Value{})}});
 }
 
 Value Model::matmul(Value a, Value b, bool trans_a, bool trans_b, const std::string& name) {
-  return apply(Op::matmul, {a, b}, {{"trans_a", std::int64_t{trans_a}}, {"trans_b", std::int64_t{trans_b}}}, name);
+  return layer(Op::matmul, {a, b}, {{"trans_a", std::int64_t{trans_a}}, {"trans_b", std::int64_t{trans_b}}}, name);
 }
 
 Value Model::conv2d(Value x, const Conv2d& o, const std::string& name) {
-  const bool has_kernel = o.kernel_hw.size() == 2, has_padding = o.padding_tlbr.size() == 4;
-  OVERTAKE_CHECK((has_kernel || o.kernel_hw.empty()) && (has_padding || o.padding_tlbr.empty()),
-                 "layer {}: kernel_hw has 2 entries, padding_tlbr 4", name);
+  const auto pair_or = [&](const std::vector<std::int64_t>& given, std::int64_t both) {
+    OVERTAKE_CHECK(given.empty() || given.size() == 2, "layer {}: {} entries instead of height and width", name,
+                   given.size());
+    return given.empty() ? pair(both) : given;
+  };
+  OVERTAKE_CHECK(o.padding_tlbr.empty() || o.padding_tlbr.size() == 4, "layer {}: padding_tlbr has 4 entries", name);
   Attrs attrs{{"out", o.out},
-              {"kernel", has_kernel ? o.kernel_hw : pair(o.kernel)},
-              {"stride", pair(o.stride)},
-              {"padding", has_padding ? o.padding_tlbr : std::vector<std::int64_t>(4, o.padding)},
-              {"dilation", pair(o.dilation)},
+              {"kernel", pair_or(o.kernel_hw, o.kernel)},
+              {"stride", pair_or(o.stride_hw, o.stride)},
+              {"padding", o.padding_tlbr.empty() ? std::vector<std::int64_t>(4, o.padding) : o.padding_tlbr},
+              {"dilation", pair_or(o.dilation_hw, o.dilation)},
               {"groups", o.groups},
               {"bias", std::int64_t{o.bias}}};
-  if (o.init_std != 0) attrs.set("init_std", o.init_std);
-  return apply(Op::conv2d, {x}, attrs, name);
+  return layer(Op::conv2d, {x}, attrs, name, {{.init = o.weight_init}, {.init = o.bias_init}});
 }
 
 Value Model::batch_norm(Value x, const Norm& o, const std::string& name) {
   const Attrs attrs{
       {"eps", o.eps}, {"momentum", o.momentum}, {"function", std::string("none")}, {"training", std::int64_t{1}}};
-  return apply(Op::batch_norm, {x, Value{}}, attrs, name);
+  return layer(Op::batch_norm, {x, Value{}}, attrs, name);
 }
 
 Value Model::layer_norm(Value x, const Norm& o, const std::string& name) {
-  return apply(Op::layer_norm, {x}, {{"eps", o.eps}}, name);
+  return layer(Op::layer_norm, {x}, {{"eps", o.eps}}, name);
 }
 
 Value Model::group_norm(Value x, const Norm& o, const std::string& name) {
-  return apply(Op::group_norm, {x}, {{"eps", o.eps}, {"groups", o.groups}}, name);
+  return layer(Op::group_norm, {x}, {{"eps", o.eps}, {"groups", o.groups}}, name);
 }
 
 Value Model::activation(Value x, const std::string& function, const std::string& name) {
-  return apply(Op::activation, {x}, {{"function", function}}, name);
+  return layer(Op::activation, {x}, {{"function", function}}, name);
 }
 
-Value Model::add(Value a, Value b, const std::string& name) { return apply(Op::add, {a, b}, {}, name); }
-Value Model::mul(Value a, Value b, const std::string& name) { return apply(Op::mul, {a, b}, {}, name); }
+Value Model::add(Value a, Value b, const std::string& name) { return layer(Op::add, {a, b}, {}, name); }
+Value Model::mul(Value a, Value b, const std::string& name) { return layer(Op::mul, {a, b}, {}, name); }
 
 Value Model::concat(const std::vector<Value>& xs, std::int64_t axis, const std::string& name) {
   OVERTAKE_CHECK(!xs.empty(), "layer {}: concat of nothing", name);
-  return apply(Op::concat, xs, {{"axis", axis}}, name);
+  return layer(Op::concat, xs, {{"axis", axis}}, name);
 }
 
 Value Model::slice(Value x, std::int64_t axis, std::int64_t begin, std::int64_t end, const std::string& name) {
-  return apply(Op::slice, {x}, {{"axis", axis}, {"begin", begin}, {"end", end}}, name);
+  return layer(Op::slice, {x}, {{"axis", axis}, {"begin", begin}, {"end", end}}, name);
 }
 
 Value Model::reshape(Value x, std::vector<std::int64_t> to, const std::string& name) {
-  return apply(Op::reshape, {x}, {{"shape", std::move(to)}}, name);
+  return layer(Op::reshape, {x}, {{"shape", std::move(to)}}, name);
 }
 
 Value Model::flatten(Value x, const std::string& name) { return reshape(x, {shape(x)[0], -1}, name); }
 
 Value Model::transpose(Value x, std::vector<std::int64_t> order, const std::string& name) {
-  return apply(Op::transpose, {x}, {{"order", std::move(order)}}, name);
+  return layer(Op::transpose, {x}, {{"order", std::move(order)}}, name);
 }
 
 Value Model::max_pool(Value x, const Pool2d& o, const std::string& name) {
-  return apply(Op::max_pool, {x}, pool_attrs(o), name);
+  return layer(Op::max_pool, {x}, pool_attrs(o), name);
 }
 Value Model::avg_pool(Value x, const Pool2d& o, const std::string& name) {
-  return apply(Op::avg_pool, {x}, pool_attrs(o), name);
+  return layer(Op::avg_pool, {x}, pool_attrs(o), name);
 }
-Value Model::global_pool(Value x, const std::string& name) { return apply(Op::global_pool, {x}, {}, name); }
+Value Model::adaptive_pool(Value x, std::int64_t out_h, std::int64_t out_w, const std::string& name) {
+  return layer(Op::adaptive_pool, {x}, {{"size", std::vector<std::int64_t>{out_h, out_w}}}, name);
+}
+
+Value Model::reduce_sum(Value x, const std::vector<std::int64_t>& axes, const std::string& name) {
+  return layer(Op::reduce, {x}, {{"axes", axes}, {"scale", 1.0}}, name);
+}
+Value Model::reduce_mean(Value x, const std::vector<std::int64_t>& axes, const std::string& name) {
+  const Shape& s = shape(x);
+  double count = 1;
+  for (const std::int64_t axis : axes)
+    if (axis >= 0 && axis < s.rank) count *= static_cast<double>(s[static_cast<std::size_t>(axis)]);
+  return layer(Op::reduce, {x}, {{"axes", axes}, {"scale", 1.0 / count}}, name);
+}
+Value Model::expand(Value x, const std::vector<std::int64_t>& to, const std::string& name) {
+  return layer(Op::expand, {x}, {{"shape", to}}, name);
+}
+Value Model::clip(Value x, double low, double high, const std::string& name) {
+  return layer(Op::activation, {x}, {{"function", std::string("clip")}, {"min", low}, {"max", high}}, name);
+}
+
+Value Model::global_pool(Value x, const std::string& name) { return layer(Op::global_pool, {x}, {}, name); }
 Value Model::softmax(Value x, std::int64_t axis, const std::string& name) {
-  return apply(Op::softmax, {x}, {{"axis", axis}}, name);
+  return layer(Op::softmax, {x}, {{"axis", axis}}, name);
 }
 
 Value Model::attention(Value q, Value k, Value v, const Attention& o, std::optional<Value> mask,
                        const std::string& name) {
-  return apply(Op::attention, {q, k, v, mask.value_or(Value{})}, attention_attrs(o), name);
+  return layer(Op::attention, {q, k, v, mask.value_or(Value{})}, attention_attrs(o), name);
 }
 Value Model::attention(Value qkv, const Attention& o, std::optional<Value> mask, const std::string& name) {
-  return apply(Op::attention, {qkv, Value{}, Value{}, mask.value_or(Value{})}, attention_attrs(o), name);
+  return layer(Op::attention, {qkv, Value{}, Value{}, mask.value_or(Value{})}, attention_attrs(o), name);
 }
 
 Value Model::embedding(Value tokens, std::int64_t vocabulary, std::int64_t width, double init_std,
                        const std::string& name) {
-  return apply(Op::embedding, {tokens}, {{"vocabulary", vocabulary}, {"width", width}, {"init_std", init_std}}, name);
+  return layer(Op::embedding, {tokens}, {{"vocabulary", vocabulary}, {"width", width}}, name,
+               {{.init = Init{Init::Kind::normal, init_std}}});
 }
 
-Value Model::parameter(std::vector<std::int64_t> dims, const Init& init, const std::string& name) {
+Value Model::embedding(Value tokens, Value table, const std::string& name) {
+  const Shape& t = shape(table);
+  return layer(Op::embedding, {tokens}, {{"vocabulary", t[0]}, {"width", t.rank == 2 ? t[1] : 1}}, name,
+               {{.shared = table}});
+}
+
+Value Model::parameter(std::vector<std::int64_t> dims, const Init& init, const std::string& name,
+                       bool stored_transposed) {
   const BufferId b = graph_.add_buffer(name, Shape(dims), DType::f32, Role::weight);
+  graph_.parameters.push_back({.buffer = b, .init = init, .stored_transposed = stored_transposed});
+  return {b};
+}
+
+Value Model::state(const Shape& shape, const Init& init, const std::string& name) {
+  const BufferId b = graph_.add_buffer(name, shape, DType::f32, Role::state);
   graph_.parameters.push_back({.buffer = b, .init = init});
   return {b};
 }
 
+Value Model::parameter(const std::string& name) const {
+  for (const Parameter& p : graph_.parameters)
+    if (graph_.buffer_name(p.buffer) == name) return {p.buffer};
+  fail_user("model {}: no parameter '{}' to share; name an earlier layer's", graph_.model, name);
+}
+
+Value Model::constant_of(const Shape& shape, DType dtype, std::span<const std::byte> bytes, const std::string& name) {
+  OVERTAKE_CHECK(shape.elements() * bytes_of(dtype) == std::ssize(bytes), "constant {}: {} bytes for {}", name,
+                 bytes.size(), to_string(shape));
+  const BufferId b = graph_.add_buffer(name, shape, dtype, Role::constant);
+  graph_.constants.push_back({b, std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end())});
+  return {b};
+}
+
+Value Model::constant(const Shape& shape, std::span<const float> values, const std::string& name) {
+  return constant_of(shape, DType::f32, std::as_bytes(values), name);
+}
+Value Model::constant(const Shape& shape, std::span<const std::int32_t> values, const std::string& name) {
+  return constant_of(shape, DType::i32, std::as_bytes(values), name);
+}
+
 Value Model::dropout(Value x, double p, const std::string& name) {
-  return apply(Op::dropout, {x}, {{"p", p}, {"salt", dropouts_++}, {"training", std::int64_t{1}}}, name);
+  return layer(Op::dropout, {x}, {{"p", p}, {"salt", dropouts_++}, {"training", std::int64_t{1}}}, name);
 }
 
 Value Model::lstm(Value x, std::int64_t hidden, const std::string& name) {
-  return apply(Op::lstm, {x}, {{"hidden", hidden}}, name);
+  return layer(Op::lstm, {x}, {{"hidden", hidden}}, name);
 }
 Value Model::gru(Value x, std::int64_t hidden, const std::string& name) {
-  return apply(Op::gru, {x}, {{"hidden", hidden}}, name);
+  return layer(Op::gru, {x}, {{"hidden", hidden}}, name);
 }
 
 void Model::cross_entropy(Value logits, const CrossEntropy& o, const std::string& name) {
@@ -215,14 +286,14 @@ void Model::cross_entropy(Value logits, const CrossEntropy& o, const std::string
   OVERTAKE_CHECK(rows.rank >= 2, "layer {}: logits need two dimensions", name);
   const BufferId labels =
       graph_.add_buffer("labels", Shape(rows.span().first(rows.rank - 1u)), DType::i32, Role::input);
-  const Value loss = apply(Op::cross_entropy, {logits, {labels}},
+  const Value loss = layer(Op::cross_entropy, {logits, {labels}},
                            {{"smoothing", o.smoothing}, {"ignore_index", o.ignore_index}}, name);
   graph_.losses.push_back(loss.id);
 }
 
 void Model::mean_squared_error(Value prediction, const std::string& name) {
   const BufferId targets = graph_.add_buffer("targets", shape(prediction), DType::f32, Role::input);
-  graph_.losses.push_back(apply(Op::mse, {prediction, {targets}}, {}, name).id);
+  graph_.losses.push_back(layer(Op::mse, {prediction, {targets}}, {}, name).id);
 }
 
 Graph Model::finish() && {

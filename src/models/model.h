@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
+#include "ops/op.h"
 
 namespace overtake {
 
@@ -26,7 +28,11 @@ struct Conv2d {
   // Kernel and padding that are not square: {height, width} and {top, left, bottom, right}.
   std::vector<std::int64_t> kernel_hw = {};
   std::vector<std::int64_t> padding_tlbr = {};
-  double init_std = 0;  // normal with this deviation instead of PyTorch's default
+  std::vector<std::int64_t> stride_hw = {};    // {down, across}
+  std::vector<std::int64_t> dilation_hw = {};  // {down, across}
+  // How weight and bias start; absent: as PyTorch does.
+  std::optional<Init> weight_init = {};
+  std::optional<Init> bias_init = {};
 };
 
 struct Pool2d {
@@ -41,7 +47,10 @@ struct Linear {
   std::int64_t out = 1;
   bool bias = true;
   std::string function = "";  // an activation applied to the result; empty: none
-  double init_std = 0;        // normal with this deviation and zero bias instead of PyTorch's default
+  // How weight and bias start; absent: as PyTorch does.
+  std::optional<Init> weight_init = {};
+  std::optional<Init> bias_init = {};
+  bool stored_transposed = false;  // files keep the weight as [in, out]
 };
 
 struct Attention {
@@ -54,6 +63,13 @@ struct Norm {
   double eps = 1e-5;
   double momentum = 0.1;    // batch norm: weight of the new statistics
   std::int64_t groups = 1;  // group norm
+};
+
+// What a layer does with one of its parameters: takes a tensor that is there already, or makes its own.
+struct ParameterChoice {
+  Value shared = {};               // a parameter or constant; absent: one of its own
+  std::optional<Init> init = {};   // how its own starts; absent: as the op says
+  bool stored_transposed = false;  // files keep its own as [columns, rows]
 };
 
 struct CrossEntropy {
@@ -69,6 +85,7 @@ class Model {
 
   std::int64_t batch() const { return batch_; }
   const Shape& shape(Value x) const { return graph_.buffers[x.id].shape; }
+  DType dtype(Value x) const { return graph_.buffers[x.id].dtype; }
 
   // What the host provides, each [batch, ...].
   Value input(std::vector<std::int64_t> sample_shape, const std::string& name = "input");    // float
@@ -76,14 +93,15 @@ class Model {
   Value mask(std::vector<std::int64_t> sample_shape, const std::string& name = "mask");      // uint8, 0 = hidden
 
   Value linear(Value x, const Linear& options, const std::string& name = "");
-  // With another layer's weight ([out, in]) instead of one of its own, and no bias.
-  Value linear_tied(Value x, const std::string& weight, const std::string& name = "");
+  // With weights that are there already ([out, in] and [out]); without a bias: none.
+  Value linear(Value x, Value weight, std::optional<Value> bias, const std::string& name = "");
   Value matmul(Value a, Value b, bool trans_a = false, bool trans_b = false, const std::string& name = "");
   Value conv2d(Value x, const Conv2d& options, const std::string& name = "");
   Value batch_norm(Value x, const Norm& options = {}, const std::string& name = "");
   Value layer_norm(Value x, const Norm& options = {}, const std::string& name = "");
   Value group_norm(Value x, const Norm& options, const std::string& name = "");
   Value activation(Value x, const std::string& function, const std::string& name = "");
+  Value clip(Value x, double low, double high, const std::string& name = "");
   Value relu(Value x, const std::string& name = "") { return activation(x, "relu", name); }
   Value gelu(Value x, const std::string& name = "") { return activation(x, "gelu", name); }
   Value add(Value a, Value b, const std::string& name = "");
@@ -96,17 +114,36 @@ class Model {
   Value max_pool(Value x, const Pool2d& options = {}, const std::string& name = "");
   Value avg_pool(Value x, const Pool2d& options = {}, const std::string& name = "");
   Value global_pool(Value x, const std::string& name = "");
+  // Averages over out_h x out_w windows that cover the image, as PyTorch's AdaptiveAvgPool2d.
+  Value adaptive_pool(Value x, std::int64_t out_h, std::int64_t out_w, const std::string& name = "");
+  // Sum or mean over axes, which are gone from the result.
+  Value reduce_sum(Value x, const std::vector<std::int64_t>& axes, const std::string& name = "");
+  Value reduce_mean(Value x, const std::vector<std::int64_t>& axes, const std::string& name = "");
+  // numpy's broadcast_to.
+  Value expand(Value x, const std::vector<std::int64_t>& shape, const std::string& name = "");
   Value softmax(Value x, std::int64_t axis, const std::string& name = "");
   Value attention(Value q, Value k, Value v, const Attention& options, std::optional<Value> mask = {},
                   const std::string& name = "");
   Value attention(Value qkv, const Attention& options, std::optional<Value> mask = {}, const std::string& name = "");
   Value embedding(Value tokens, std::int64_t vocabulary, std::int64_t width, double init_std = 1.0,
                   const std::string& name = "");
-  // A trained tensor of its own, broadcast where it is used (position embeddings).
-  Value parameter(std::vector<std::int64_t> shape, const Init& init, const std::string& name);
+  Value embedding(Value tokens, Value table, const std::string& name = "");
+  // A trained tensor of its own: position embeddings, or weights that several layers share.
+  Value parameter(std::vector<std::int64_t> shape, const Init& init, const std::string& name,
+                  bool stored_transposed = false);
+  // What a layer keeps from step to step without training it: running statistics.
+  Value state(const Shape& shape, const Init& init, const std::string& name);
+  // The parameter of that name, "fc.weight"; a user error if there is none yet.
+  Value parameter(const std::string& name) const;
+  // Numbers that are part of the model and never change.
+  Value constant(const Shape& shape, std::span<const float> values, const std::string& name);
+  Value constant(const Shape& shape, std::span<const std::int32_t> values, const std::string& name);
   Value dropout(Value x, double p, const std::string& name = "");
   Value lstm(Value x, std::int64_t hidden, const std::string& name = "");
   Value gru(Value x, std::int64_t hidden, const std::string& name = "");
+  // Any op by its attributes (see its file in ops/); `parameters` in the op's order, own ones where the list ends.
+  Value layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& name = "",
+              const std::vector<ParameterChoice>& parameters = {});
 
   // Losses. They add the inputs "labels" (int32) and "targets" (float) of the shape that fits.
   void cross_entropy(Value logits, const CrossEntropy& options = {}, const std::string& name = "loss");
@@ -116,7 +153,9 @@ class Model {
   Graph finish() &&;
 
  private:
-  Value apply(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& name);
+  // The buffer of one parameter of a layer: its own, a shared one, or kNone where the layer has none.
+  BufferId parameter_of(const ParameterForm& form, const ParameterChoice& choice, const std::string& layer);
+  Value constant_of(const Shape& shape, DType dtype, std::span<const std::byte> bytes, const std::string& name);
   Value host_input(const std::vector<std::int64_t>& sample_shape, DType dtype, const std::string& name);
 
   Graph graph_;

@@ -2,36 +2,19 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
-
 #include "base/error.h"
 #include "models/families.h"
 #include "ops/op.h"
 
 namespace overtake {
 
-ModelSettings ModelSettings::parse(const std::string& text) {
-  std::map<std::string, double> given;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    const std::size_t equals = word.find('=');
-    double value = 0;
-    const char* first = word.data() + std::min(equals + 1, word.size());
-    const char* last = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(first, last, value);
-    if (equals == std::string::npos || equals == 0 || error != std::errc() || stop != last || first == last)
-      fail_user("--set {}: '{}' is no NAME=NUMBER; write for example --set layers=6,width=512", text, word);
-    given[word.substr(0, equals)] = value;
-    at = end + 1;
-  }
-  return ModelSettings(given);
-}
-
 const std::vector<ZooEntry>& zoo() {
   static const std::vector<ZooEntry> entries = [] {
     std::vector<ZooEntry> all;
-    for (const auto& family : {convnets(), sequence_models()}) all.insert(all.end(), family.begin(), family.end());
+    for (const auto& family :
+         {small_networks(), vgg_networks(), residual_networks(), densenets(), mobilenets(), inception_v3_networks(),
+          inception_v4_networks(), vision_transformers(), recurrent_networks(), gpt_networks(), bert_networks()})
+      all.insert(all.end(), family.begin(), family.end());
     return all;
   }();
   return entries;
@@ -51,7 +34,7 @@ Graph build_model(const std::string& name, const ModelSettings& settings) {
       }
       values[key] = value;
     }
-    return entry.build(values);
+    return entry.build(Settings(name, std::move(values)));
   }
   fail_user("model '{}': no such network; known are {}; `overtake models` says more", name, fmt::join(names, ", "));
 }

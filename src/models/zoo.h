@@ -3,38 +3,24 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/model.h"
+#include "models/settings.h"
 
 namespace overtake {
 
-// Numbers a network can be built with. Which ones a network knows, and what they are when not given, is in its entry.
-class ModelSettings {
- public:
-  ModelSettings() = default;
-  explicit ModelSettings(std::map<std::string, double> given) : given_(std::move(given)) {}
-  // "layers=6,width=512"; a user error if it reads otherwise.
-  static ModelSettings parse(const std::string& text);
-
-  bool has(const std::string& name) const { return given_.contains(name); }
-  const std::map<std::string, double>& all() const { return given_; }
-  void set(const std::string& name, double value) { given_[name] = value; }
-
- private:
-  std::map<std::string, double> given_;
-};
-
 struct ZooEntry {
-  std::string name;
-  std::string what;                        // one line for people
-  std::map<std::string, double> defaults;  // every setting it knows; "batch" among them
-  std::string data;                        // what trains it out of the box
-  Graph (*build)(const std::map<std::string, double>& settings) = nullptr;
+  std::string name = {};
+  std::string family = {};                      // "images" or "language"
+  std::string what = {};                        // one line for people
+  std::map<std::string, double> defaults = {};  // every setting it knows; "batch" among them
+  std::string data = {};                        // what trains it out of the box
+  Graph (*build)(const Settings& settings) = nullptr;
 };
 
+// Families together, small ones first.
 const std::vector<ZooEntry>& zoo();
 
 // A user error for an unknown network (lists the known) or setting (lists those it has).

@@ -1,0 +1,36 @@
+#pragma once
+// A network by name, wherever it comes from: the zoo, or an ONNX file.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/safetensors.h"
+#include "models/zoo.h"
+
+namespace overtake {
+
+// A forward graph and the values its weights start from, where these are not drawn at random: under the names of the
+// graph's parameters and in the form files have them.
+struct Network {
+  Graph graph;
+  std::vector<NamedTensor> values = {};
+};
+
+// What an ONNX file leaves open.
+struct ImportOptions {
+  ModelSettings settings = {};                          // batch, and the file's symbolic dimensions by name
+  std::string loss = "cross-entropy";                   // or "mse"
+  std::string output = {};                              // the output that is trained; empty: the first
+  std::vector<std::string> frozen = {};                 // weights whose names begin like this stay as they are
+  std::int64_t most_constants = std::int64_t{1} << 26;  // elements of constants, beyond what the file's size allows
+  std::function<void(const std::string&)> note = {};    // gets lines for the user: what was assumed
+};
+
+// Whether a model is named by a file.
+bool is_onnx_file(const std::string& model);
+
+// `model` is a name of the zoo or the path of an ONNX file.
+Network load_network(const std::string& model, const ImportOptions& options);
+
+}  // namespace overtake

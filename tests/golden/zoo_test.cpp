@@ -1,0 +1,56 @@
+// The first training step of the zoo's networks against PyTorch, in float64. make_zoo_golden.py made the files and says
+// what is in them.
+
+#include "models/zoo.h"
+
+#include <algorithm>
+
+#include "golden/golden.h"
+
+namespace overtake::golden {
+namespace {
+
+constexpr double kTolerance = 1e-3;
+
+// The file's, and no dropout.
+ModelSettings settings_of(const json& facts) {
+  ModelSettings settings(facts.at("settings").get<std::map<std::string, double>>());
+  for (const ZooEntry& entry : zoo())
+    if (entry.name == facts.at("model") && entry.defaults.contains("dropout")) settings.set("dropout", 0);
+  return settings;
+}
+
+class ZooGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(ZooGolden, FirstStepIsPyTorchs) {
+  const json facts = read_json(folder() / "zoo" / (GetParam() + ".json"));
+  Graph forward = build_model(facts.at("model"), settings_of(facts));
+  SessionOptions options;
+  options.optimizer = {.kind = OptimizerSettings::Kind::sgd, .momentum = 0};
+  options.schedule = ScheduleChoice::ooo;
+  options.threads = 2;
+  options.initial = initial_weights(forward, facts.at("initial"));
+  options.extra_passes = {keep_gradients()};
+  Session session(std::move(forward), std::move(options));
+  const StepResult result = session.step(batch_of(0, sample_form_of(session.graph()), session.batch()), 0.0f);
+  EXPECT_NEAR(result.loss / facts.at("loss").get<double>(), 1.0, kTolerance);
+  const Tensors gradients = gradients_of(session);
+  const double norm = facts.at("norm");
+  EXPECT_EQ(gradients.size(), facts.at("tensors"));
+  EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kTolerance);
+  expect_sketched(gradients, facts.at("gradients"), kSmall * norm, kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, ZooGolden,
+                         testing::Values("ffnn", "resnet-32-cifar", "vgg-16", "resnet-18", "resnet-34", "resnet-50",
+                                         "resnet-101", "resnet-152", "densenet-121", "densenet-169",
+                                         "mobilenet-v3-large", "inception-v3", "inception-v4", "vit-b-16", "bert-12",
+                                         "bert-24", "bert-36", "bert-48", "gpt2", "gpt3-medium", "lstm"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace overtake::golden
