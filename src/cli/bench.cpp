@@ -58,11 +58,10 @@ int bench(const BenchFlags& flags) {
   std::vector<Row> rows;
   for (const std::string& name : flags.schedules) {
     const ScheduleChoice schedule = schedule_from_string(name);
-    rows.push_back({name,
-                    std::make_unique<Session>(build_model(flags.session.model, flags.session.model_settings()),
-                                              flags.session.options(schedule)),
-                    {},
-                    {}});
+    SessionFlags::Start start = flags.session.load();
+    SessionOptions options = flags.session.options(schedule);
+    options.initial = std::move(start.initial);
+    rows.push_back({name, std::make_unique<Session>(std::move(start.graph), std::move(options)), {}, {}});
     rows.back().session->fill_inputs(flags.session.seed + 1);
   }
   measure(rows, flags);

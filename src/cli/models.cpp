@@ -4,7 +4,8 @@
 
 #include "base/units.h"
 #include "cli/commands.h"
-#include "models/zoo.h"
+#include "models/onnx/import.h"
+#include "passes/recognise.h"
 #include "report/table.h"
 
 namespace overtake {
@@ -16,36 +17,77 @@ struct ModelsFlags {
   bool json = false;
 };
 
-std::string input_text(const Graph& g) {
+struct Listed {
+  ZooEntry entry;
+  ModelFigures figures;
+  std::string input;  // of one sample
+};
+
+// The first input without its batch.
+std::string input_of(const Graph& g) {
   for (const Buffer& b : g.buffers)
-    if (b.role == Role::input) return to_string(b.shape);
+    if (b.role == Role::input) return to_string(Shape(b.shape.span().subspan(1)));
   return "";
 }
 
-int list_models(const ModelsFlags& flags) {
-  nlohmann::json out = nlohmann::json::array();
-  Table table({"model", "parameters", "FLOPs/sample", "activations", "input", "what"});
-  bool is_known = flags.model.empty();
+std::vector<Listed> listed(const ModelsFlags& flags) {
+  std::vector<Listed> all;
+  const ModelSettings settings = ModelSettings::parse(flags.settings);
+  if (is_onnx_file(flags.model)) {
+    // With the loss that takes any output; it has no weights and next to no work.
+    const Graph g = recognise(import_onnx(flags.model, {.settings = settings, .loss = "mse"}).graph);
+    return {{{.name = flags.model, .family = "file", .what = "a model from an ONNX file"}, figures_of(g), input_of(g)}};
+  }
   for (const ZooEntry& entry : zoo()) {
     if (!flags.model.empty() && entry.name != flags.model) continue;
-    is_known = true;
-    const Graph g = build_model(entry.name, ModelSettings::parse(flags.settings));
-    const ModelFigures f = figures_of(g);
-    table.add({entry.name, format_count(f.parameters), format_count(static_cast<std::int64_t>(f.forward_flops)),
-               format_bytes(static_cast<std::int64_t>(f.activation_bytes)), input_text(g), entry.what});
-    out.push_back({{"name", entry.name},
-                   {"parameters", f.parameters},
-                   {"forward_flops", f.forward_flops},
-                   {"activation_bytes", f.activation_bytes},
-                   {"settings", entry.defaults},
-                   {"data", entry.data},
-                   {"what", entry.what}});
+    const Graph g = build_model(entry.name, settings);
+    all.push_back({entry, figures_of(g), input_of(g)});
   }
-  if (!is_known) build_model(flags.model, {});  // says which ones there are
-  if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"models", out}}.dump());
-  else
-    fmt::print("{}", table.text());
+  if (all.empty()) build_model(flags.model, {});  // says which ones there are
+  return all;
+}
+
+std::string table_of(const std::vector<Listed>& networks) {
+  Table table({"model", "parameters", "FLOPs", "activations", "input", "data"});
+  std::string family;
+  for (const Listed& n : networks) {
+    if (n.entry.family != family) table.add({n.entry.family, "", "", "", "", ""});
+    family = n.entry.family;
+    table.add({"  " + n.entry.name, format_count(n.figures.parameters),
+               format_count(static_cast<std::int64_t>(n.figures.forward_flops)),
+               format_bytes(static_cast<std::int64_t>(n.figures.activation_bytes)), n.input, n.entry.data});
+  }
+  return table.text();
+}
+
+nlohmann::json json_of(const std::vector<Listed>& networks) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Listed& n : networks)
+    all.push_back({{"name", n.entry.name},
+                   {"family", n.entry.family},
+                   {"parameters", n.figures.parameters},
+                   {"forward_flops", n.figures.forward_flops},
+                   {"activation_bytes", n.figures.activation_bytes},
+                   {"settings", n.entry.defaults},
+                   {"data", n.entry.data},
+                   {"what", n.entry.what}});
+  return {{"models", all}};
+}
+
+int list_models(const ModelsFlags& flags) {
+  const std::vector<Listed> networks = listed(flags);
+  if (flags.json) {
+    fmt::print("{}\n", json_of(networks).dump());
+    return 0;
+  }
+  fmt::print("{}", table_of(networks));
+  if (flags.model.empty()) {
+    fmt::print("FLOPs (forward), activations and input are per sample.\n");
+    return 0;
+  }
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : networks[0].entry.defaults) settings.push_back(fmt::format("{}={}", name, value));
+  fmt::print("{}; settings and their defaults: {}\n", networks[0].entry.what, fmt::join(settings, " "));
   return 0;
 }
 
@@ -53,8 +95,8 @@ int list_models(const ModelsFlags& flags) {
 
 void add_models_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<ModelsFlags>();
-  CLI::App* c = app.add_subcommand("models", "list the networks of the zoo");
-  c->add_option("MODEL", flags->model, "only this one");
+  CLI::App* c = app.add_subcommand("models", "list the networks of the zoo, or look at an ONNX file");
+  c->add_option("MODEL", flags->model, "only this one, or an ONNX file, with its settings");
   c->add_option("--set", flags->settings, "settings of the network, for example layers=6");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
   c->footer("Example:\n  overtake models resnet-50 --set batch=32,image=160");

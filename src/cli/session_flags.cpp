@@ -8,8 +8,14 @@
 namespace overtake {
 
 void SessionFlags::add_to(CLI::App& c) {
-  c.add_option("MODEL", model, "a network of the zoo; `overtake models` lists them")->required();
+  c.add_option("MODEL", model, "a network of the zoo (`overtake models` lists them) or an ONNX file")->required();
   c.add_option("--set", settings, "settings of the network, for example layers=6,width=512");
+  c.add_option("--init", init, "weights to start from (.safetensors, under the names PyTorch gives them)");
+  c.add_option("--init-skip", init_skip, "beginnings of names that --init passes over, for example fc.")
+      ->delimiter(',');
+  c.add_option("--loss", loss, "of an ONNX file: cross-entropy or mse")->capture_default_str();
+  c.add_option("--output", output, "of an ONNX file: which output is trained; default: the first");
+  c.add_option("--freeze", freeze, "of an ONNX file: beginnings of names that are not trained")->delimiter(',');
   c.add_option("--batch", batch, "samples per step; default: the network's");
   c.add_option("--seed", seed, "of weights, order of samples and dropout")->capture_default_str();
   c.add_option("--lr", learning_rate, "learning rate")->capture_default_str();
@@ -23,7 +29,7 @@ void SessionFlags::add_to(CLI::App& c) {
   c.add_option("--threads", threads, "default: all cores");
   c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores");
   c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
-  c.add_option("--skip-pass", skip_passes, "leave out a pass (fuse), for experiments");
+  c.add_option("--skip-pass", skip_passes, "leave out a pass (recognise, fuse), for experiments");
   c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
   c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   c.add_flag("--json", json, "one JSON object as the last line");
@@ -34,6 +40,23 @@ ModelSettings SessionFlags::model_settings() const {
   if (batch < 0) fail_user("--batch {}: it must be at least 1", batch);
   if (batch != 0) s.set("batch", static_cast<double>(batch));
   return s;
+}
+
+SessionFlags::Start SessionFlags::load() const {
+  Network network = load_network(model, {.settings = model_settings(),
+                                         .loss = loss,
+                                         .output = output,
+                                         .frozen = freeze,
+                                         .note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }});
+  if (init.empty()) {
+    if (!init_skip.empty()) fail_user("--init-skip: it is for --init, which is not given");
+    return {std::move(network.graph), std::move(network.values), {}};
+  }
+  FoundWeights found = find_weights(network.graph, read_safetensors(init), init_skip, fmt::format("--init {}", init));
+  // What is passed over keeps the file's own start.
+  for (NamedTensor& t : network.values)
+    if (find_tensor(found.tensors, t.name) == nullptr) found.tensors.push_back(std::move(t));
+  return {std::move(network.graph), std::move(found.tensors), found.names};
 }
 
 SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
@@ -58,7 +81,8 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));
   o.skip_passes = {skip_passes.begin(), skip_passes.end()};
   for (const std::string& pass : skip_passes)
-    if (pass != "fuse") fail_user("--skip-pass {}: only fuse can be left out without breaking the step", pass);
+    if (pass != "recognise" && pass != "fuse")
+      fail_user("--skip-pass {}: only recognise and fuse can be left out without breaking the step", pass);
   o.propagate_layouts = !no_layouts;
   if (print_passes) o.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   o.note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };

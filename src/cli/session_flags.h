@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "models/zoo.h"
+#include "models/network.h"
 #include "train/session.h"
+#include "train/weights.h"
 
 namespace overtake {
 
@@ -15,6 +16,11 @@ struct SessionFlags {
   std::string model;
   std::string settings;  // --set
   std::int64_t batch = 0;
+  std::string loss = "cross-entropy";  // of an ONNX file
+  std::string output;                  // likewise
+  std::vector<std::string> freeze;     // likewise
+  std::string init;                    // safetensors to start from
+  std::vector<std::string> init_skip;
   std::uint64_t seed = 0;
   double learning_rate = 0.01;
   std::string optimizer = "sgd";
@@ -34,6 +40,13 @@ struct SessionFlags {
 
   void add_to(CLI::App& command);
   ModelSettings model_settings() const;
+  // The model, and what its weights start from: the file's, those of --init, or nothing.
+  struct Start {
+    Graph graph;
+    std::vector<NamedTensor> initial;
+    NameRule names;  // how the weights are called where they came from
+  };
+  Start load() const;
   // User errors name the flag.
   SessionOptions options(ScheduleChoice schedule) const;
   // What decides the weights, for checkpoints.

@@ -60,6 +60,13 @@ void complete(TrainFlags& flags, const ModelSettings& settings) {
   flags.loop.training_settings["warmup"] = flags.loop.warmup;
   flags.loop.training_settings["data"] = flags.loop.data;
   flags.loop.training_settings["augment"] = flags.loop.augment;
+  flags.loop.training_settings["init"] = flags.session.init;
+  flags.loop.training_settings["init_skip"] = flags.session.init_skip;
+  if (is_onnx_file(flags.session.model)) {
+    flags.loop.training_settings["loss"] = flags.session.loss;
+    flags.loop.training_settings["output"] = flags.session.output;
+    flags.loop.training_settings["freeze"] = flags.session.freeze;
+  }
   flags.loop.keep_traces = !flags.trace.empty();
 }
 
@@ -73,10 +80,12 @@ int train(TrainFlags flags) {
     flags.session.parts = checkpoint_parts(flags.loop.resume).value_or(0);
 
   // All that can be wrong with what was given shows before anything is measured.
-  Graph model = build_model(flags.session.model, settings);
-  const SessionOptions options = flags.session.options(schedule);
-  flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(model), flags.loop.seed);
-  Session session(std::move(model), options);
+  SessionFlags::Start start = flags.session.load();
+  SessionOptions options = flags.session.options(schedule);
+  options.initial = std::move(start.initial);
+  flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
+  flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(start.graph), flags.loop.seed);
+  Session session(std::move(start.graph), std::move(options));
   fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
              session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
              format_bytes(static_cast<std::int64_t>(session.peak_bytes())));

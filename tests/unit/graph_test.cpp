@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 Graph forward_graph(const std::string& name) {
-  const bool is_image = name == "mlp" || name == "lenet" || name == "cnn";
+  const bool is_image = name == "ffnn" || name == "lenet" || name == "cnn";
   return build_model(name, ModelSettings::parse(is_image ? "batch=3" : "batch=3,width=32"));
 }
 
@@ -72,7 +72,7 @@ void expect_error(const std::function<void()>& run, const std::string& words) {
 }
 
 TEST(Graph, RoundTripOfForwardAndTrainingGraphs) {
-  for (const char* name : {"mlp", "lenet", "cnn", "transformer", "lstm", "gru"}) {
+  for (const char* name : {"ffnn", "lenet", "cnn", "transformer", "lstm", "gru"}) {
     SCOPED_TRACE(name);
     for (const Graph& g : {forward_graph(name), training_graph(name)}) {
       const std::string text = save_json(g);

