@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "command.h"
 
 namespace overtake::tests {
@@ -27,6 +29,11 @@ TEST(Models, ListsPublishedParameterCounts) {
   EXPECT_EQ(parameters.at("resnet-18"), 11'689'512);
   EXPECT_EQ(parameters.at("resnet-50"), 25'557'032);
   EXPECT_EQ(parameters.at("lenet"), 61'706);
+}
+
+TEST(Models, FitAHundredColumns) {
+  std::istringstream lines(overtake("models").out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
 TEST(Devices, NamesTheCpu) {

@@ -21,8 +21,10 @@ const std::string kRun = "train cnn --set width=4 --batch 8 --data synthetic:64 
 TEST(Error, UnknownModel) { expect_user_error("train resnet-51", {"resnet-51", "no such network", "resnet-50"}); }
 TEST(Error, UnknownSetting) { expect_user_error("train lenet --set depth=3", {"lenet", "depth", "classes"}); }
 TEST(Error, SettingIsNoNumber) { expect_user_error("train lenet --set classes=ten", {"--set", "classes=ten"}); }
-TEST(Error, WrongShape) {
-  expect_user_error("train lenet --set image=3 --steps 1", {"layer", "conv2", "5", "[64, 6, 1, 1]"});
+TEST(Error, SettingOutOfRange) {
+  expect_user_error("train lenet --set image=3 --steps 1", {"lenet", "image", "3", "12"});
+  expect_user_error("train gpt2 --set heads=5 --steps 1", {"gpt2", "heads", "5", "width"});
+  expect_user_error("train resnet-18 --set norm=layer --steps 1", {"--set", "norm=layer"});
 }
 TEST(Error, WrongShapeOfData) {
   expect_user_error("train resnet-18 --data fashion-mnist --steps 1 --set image=32,batch=2", {"fashion-mnist"});

@@ -5,8 +5,8 @@
     tests/golden/make_golden.py cnn_sgd    # only these
 
 PyTorch computes in float64: the reference is then the mathematics, and the whole tolerance of the test is left to the
-float32 of what is tested. Weights, inputs and labels are not stored: both sides compute them from `numbers()`,
-in integer arithmetic and hence exactly, by the name of the tensor. Every step has a batch of its own. Files of a case:
+float32 of what is tested. Weights, inputs and labels are not stored: both sides compute them (golden_numbers.py), in
+integer arithmetic and hence exactly, by the name of the tensor. Every step has a batch of its own. Files of a case:
 
     CASE.json         the model, its settings and the optimizer's; of every step the loss and the global norm of the
                       gradients (before clipping); the deviation of PyTorch's own float32 run from the float64 run, as
@@ -15,7 +15,7 @@ in integer arithmetic and hence exactly, by the name of the tensor. Every step h
                       statistics after the last step
 
 Large networks have no safetensors file but "sketches" in the JSON: of every gradient its norm and its dot products with
-three vectors of numbers().
+three vectors of uniform().
 """
 
 import argparse
@@ -26,6 +26,7 @@ import sys
 
 import numpy as np
 import torch
+from golden_numbers import INITIAL, OFF_THE_EDGE, ids, images, initial_weight, sketches
 from safetensors.numpy import save_file
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,12 +40,6 @@ RECURRENT = {"batch": 4, "sequence": 12, "vocabulary": 32, "width": 16, "hidden"
 SGD = {"kind": "sgd", "learning_rate": 0.0625, "momentum": 0.9, "nesterov": False, "weight_decay": 5e-4, "clip_norm": 0}
 ADAMW = {"kind": "adamw", "learning_rate": 2**-8, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01,
          "clip_norm": 1.0}  # fmt: skip
-# Middle and half-width of the weights of norms ("gain") and of all biases at the start.
-INITIAL = {"gain": [1.0, 0.25], "bias": [0.0, 0.25]}
-# ResNet-18 on a small batch is chaotic: now and then a ReLU sits so near its edge that float32 puts it on the other
-# side, which changes a whole channel's gradient (PyTorch's own float32 is then off by tens of percent after a few
-# steps). So here the norms keep most of what they give to the ReLUs away from zero.
-OFF_THE_EDGE = {"gain": [0.4, 0.1], "bias": [1.0, 0.25]}
 CASES = {  # model, settings, optimizer, initial weights, steps
     "cnn_sgd": ("cnn", IMAGES, SGD, INITIAL, 10),
     "cnn_nesterov": ("cnn", IMAGES, SGD | {"nesterov": True}, INITIAL, 10),
@@ -54,51 +49,15 @@ CASES = {  # model, settings, optimizer, initial weights, steps
     "resnet18_sgd": ("resnet-18", LARGE_IMAGES, SGD | {"learning_rate": 2**-10}, OFF_THE_EDGE, 5),
 }
 SKETCHED = {"resnet-18"}
-SKETCH_VECTORS = 3
-
-
-def numbers(key, count):
-    """`count` pseudo-random 32-bit words that depend on the text `key` alone; golden_test.cpp has the same lines."""
-    state = np.uint32(2166136261)
-    with np.errstate(over="ignore"):
-        for byte in key.encode():  # FNV-1a
-            state = (state ^ np.uint32(byte)) * np.uint32(16777619)
-        x = state + np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x9E3779B9)
-        x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)  # MurmurHash3's finalizer
-        x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
-        return x ^ (x >> 16)
-
-
-def uniform(key, count):
-    """In [-1, 1), multiples of 2^-23."""
-    return (numbers(key, count) >> 8).astype(np.float64) / 2**23 - 1.0
-
-
-def initial_weight(name, shape, initial):
-    """Rounded to float32. Matrices by their fan-in, the rest as `initial` says."""
-    values = uniform(name, math.prod(shape))
-    if len(shape) > 1:
-        values = values * math.sqrt(3.0 / math.prod(shape[1:]))
-    else:
-        middle, half_width = initial["gain" if name.endswith(".weight") else "bias"]
-        values = half_width * values + middle
-    return values.astype(np.float32).reshape(shape)
 
 
 def batch_of(step, model, s):
-    def ids(name, shape, bound):
-        return torch.from_numpy((numbers(f"{name}.{step}", math.prod(shape)) % bound).astype(np.int64).reshape(shape))
-
     if torch_models.takes_tokens(model):
         shape = (s["batch"], s["sequence"])
-        return ids("tokens", shape, s["vocabulary"]), ids("labels", shape, s["vocabulary"])
-    shape = (s["batch"], s["image"], s["image"], s["channels"])  # channels last, as the test feeds them
-    images = (1.5 * uniform(f"input.{step}", math.prod(shape))).astype(np.float32).reshape(shape)
-    return torch.from_numpy(images).permute(0, 3, 1, 2), ids("labels", shape[:1], s["classes"])
-
-
-def stored_name(name):
-    return name.removesuffix("_l0")
+        batch = ids("tokens", step, shape, s["vocabulary"]), ids("labels", step, shape, s["vocabulary"])
+    else:
+        batch = images(step, s["batch"], s["image"], s["channels"]), ids("labels", step, (s["batch"],), s["classes"])
+    return tuple(torch.from_numpy(x) for x in batch)
 
 
 def make_optimizer(parameters, o):
@@ -114,7 +73,7 @@ def train(name, settings, optimizer_settings, initial, steps, dtype):
     model = torch_models.build(name, settings).to(dtype).train()
     with torch.no_grad():
         for key, p in model.named_parameters():
-            p.copy_(torch.from_numpy(initial_weight(stored_name(key), tuple(p.shape), initial)))
+            p.copy_(torch.from_numpy(initial_weight(key, tuple(p.shape), initial)))
     optimizer = make_optimizer(model.parameters(), optimizer_settings)
     losses, norms, gradients = [], [], {}
     for step in range(steps):
@@ -125,9 +84,8 @@ def train(name, settings, optimizer_settings, initial, steps, dtype):
         losses.append(loss.item())
         norms.append(math.sqrt(sum(p.grad.double().square().sum().item() for p in model.parameters())))
         if step in (0, steps - 1):
-            gradients["first" if step == 0 else "last"] = {
-                stored_name(key): p.grad.double().numpy().copy() for key, p in model.named_parameters()
-            }
+            now = {key: p.grad.double().numpy().copy() for key, p in model.named_parameters()}
+            gradients["first" if step == 0 else "last"] = now
         if optimizer_settings["clip_norm"] > 0:
             torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer_settings["clip_norm"])
         optimizer.step()
@@ -138,12 +96,6 @@ def train(name, settings, optimizer_settings, initial, steps, dtype):
 def largest_deviation(a, b):
     """Over all gradients of a step: the largest difference, relative to the largest element of the tensor."""
     return max(np.abs(a[k] - b[k]).max() / np.abs(b[k]).max() for k in b)
-
-
-def sketch(name, gradient):
-    flat = gradient.ravel()
-    dots = [float(flat @ uniform(f"sketch.{j}.{name}", flat.size)) for j in range(SKETCH_VECTORS)]
-    return {"norm": float(np.linalg.norm(flat)), "dots": dots}
 
 
 def make(case):
@@ -162,7 +114,7 @@ def make(case):
     golden = {"model": name, "settings": settings, "optimizer": optimizer, "initial": initial, "steps": steps,
               "losses": losses, "norms": norms, "float32_deviation": deviation}  # fmt: skip
     if name in SKETCHED:
-        golden["sketches"] = {w: {k: sketch(k, g) for k, g in gs.items()} for w, gs in gradients.items()}
+        golden["sketches"] = {w: sketches(gs) for w, gs in gradients.items()}
     else:
         tensors = {f"{w}/{k}": g for w, gs in gradients.items() for k, g in gs.items()}
         tensors |= {f"state/{k}": v for k, v in states.items()}

@@ -1,0 +1,63 @@
+"""PyTorch models made ready for golden files: no dropout, weights by name, the loss that Overtake has."""
+
+import torch
+from golden_numbers import initial_weight, uniform
+from torch import nn
+from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
+
+
+def plain(model):
+    """Takes out what is random, and what gives one token a gradient unlike the others'."""
+    for module in model.modules():
+        if isinstance(module, (nn.Dropout, StochasticDepth)):
+            module.p = 0.0
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        if isinstance(module, nn.Embedding):
+            module.padding_idx = None
+    return model
+
+
+def start(model, initial, dtype):
+    """In training mode, with the weights of golden_numbers.py."""
+    model.to(dtype).train()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.from_numpy(initial_weight(name, tuple(p.shape), initial)))
+    return model
+
+
+def initial_state(name, count):
+    """Running statistics that are not the usual zeros and ones."""
+    if name.endswith("running_mean"):
+        return torch.from_numpy(0.125 * uniform(name, count)).float()
+    return torch.from_numpy(1.0 + 0.5 * uniform(name, count)).float()
+
+
+def start_states(model):
+    with torch.no_grad():
+        for name, b in model.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                b.copy_(initial_state(name, b.numel()))
+    return model
+
+
+def loss_of(model, inputs, labels):
+    """Mean cross entropy over samples or positions; numpy in."""
+    inputs, labels = torch.from_numpy(inputs), torch.from_numpy(labels)
+    if inputs.is_floating_point():
+        inputs = inputs.to(next(model.parameters()).dtype)
+    logits = model(inputs)
+    if not isinstance(logits, torch.Tensor):  # Hugging Face's outputs, or a tuple of them
+        logits = logits[0]
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+
+
+def gradients_of(model):
+    return {name: p.grad.double().numpy().copy() for name, p in model.named_parameters()}
+
+
+def float32_variants():
+    """Contexts in which float32 rounds differently: how far results lie apart says how well-conditioned a case is."""
+    return [torch.backends.mkldnn.flags(enabled=enabled, allow_tf32=None) for enabled in (True, False)]
