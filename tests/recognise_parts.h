@@ -65,7 +65,7 @@ inline Value normalised(Model& m, Value x, std::int64_t axis, double eps = 1e-5)
   return over(m, d, m.activation(plus(m, mean(m, m.mul(d, d), axis), eps), "sqrt"));
 }
 inline Value layer_norm(Model& m, Value x, const std::string& name, std::int64_t axis = -1) {
-  const Shape& s = m.shape(x);
+  const Shape s = m.shape(x);
   const Value gamma = m.parameter({s.back()}, {Init::Kind::ones}, name + ".weight");
   const Value beta = m.parameter({s.back()}, {Init::Kind::normal, 0.1}, name + ".bias");
   return m.add(m.mul(normalised(m, x, axis < 0 ? s.rank - 1 : axis), gamma), beta);

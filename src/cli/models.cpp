@@ -30,13 +30,22 @@ std::string input_of(const Graph& g) {
   return "";
 }
 
+// 25557032 -> "25,557,032"
+std::string with_commas(std::int64_t count) {
+  std::string text = std::to_string(count);
+  for (std::ptrdiff_t at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
 std::vector<Listed> listed(const ModelsFlags& flags) {
   std::vector<Listed> all;
   const ModelSettings settings = ModelSettings::parse(flags.settings);
   if (is_onnx_file(flags.model)) {
     // With the loss that takes any output; it has no weights and next to no work.
     const Graph g = recognise(import_onnx(flags.model, {.settings = settings, .loss = "mse"}).graph);
-    return {{{.name = flags.model, .family = "file", .what = "a model from an ONNX file"}, figures_of(g), input_of(g)}};
+    return {{{.name = g.model, .family = "file", .what = "from an ONNX file", .data = "as it takes"},
+             figures_of(g),
+             input_of(g)}};
   }
   for (const ZooEntry& entry : zoo()) {
     if (!flags.model.empty() && entry.name != flags.model) continue;
@@ -53,7 +62,7 @@ std::string table_of(const std::vector<Listed>& networks) {
   for (const Listed& n : networks) {
     if (n.entry.family != family) table.add({n.entry.family, "", "", "", "", ""});
     family = n.entry.family;
-    table.add({"  " + n.entry.name, format_count(n.figures.parameters),
+    table.add({"  " + n.entry.name, with_commas(n.figures.parameters),
                format_count(static_cast<std::int64_t>(n.figures.forward_flops)),
                format_bytes(static_cast<std::int64_t>(n.figures.activation_bytes)), n.input, n.entry.data});
   }
@@ -85,6 +94,7 @@ int list_models(const ModelsFlags& flags) {
     fmt::print("FLOPs (forward), activations and input are per sample.\n");
     return 0;
   }
+  if (networks[0].entry.defaults.empty()) return 0;
   std::vector<std::string> settings;
   for (const auto& [name, value] : networks[0].entry.defaults) settings.push_back(fmt::format("{}={}", name, value));
   fmt::print("{}; settings and their defaults: {}\n", networks[0].entry.what, fmt::join(settings, " "));

@@ -133,8 +133,9 @@ void add_train_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<TrainFlags>();
   CLI::App* c = app.add_subcommand("train", "train a network");
   flags->session.add_to(*c);
-  c->add_option("--data", flags->loop.data,
-                "fashion-mnist[:DIR], synthetic[:N], text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy]")
+  c->add_option(
+       "--data", flags->loop.data,
+       "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy]")
       ->capture_default_str();
   c->add_option("--steps", flags->loop.steps, "steps in all, those before --resume included; default: by epochs");
   c->add_option("--epochs", flags->loop.epochs, "passes over the data")->capture_default_str();

@@ -84,7 +84,7 @@ std::vector<ZooEntry> bert_networks() {
                      {"heads", heads},
                      {"layers", layers},
                      {"dropout", 0.1}},
-                    "synthetic",
+                    "masked-text:FILE",
                     build_bert};
   };
   return {entry("bert-12", "BERT-Base", 12, 768, 12), entry("bert-24", "BERT-Large", 24, 1024, 16),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/op.h"
 
@@ -29,6 +31,16 @@ bool is_countable(const Shape& shape) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
   std::int64_t left = kMostElements;
   return std::ranges::all_of(shape.span(), [&](std::int64_t d) { return d >= 0 && (d == 0 || (left /= d) > 0); });
+}
+
+// Beyond this nothing fits into memory, and sizes would leave 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
+bool is_too_large(const Shape& s) {
+  std::int64_t elements = 1;
+  return std::ranges::any_of(s.span(), [&](std::int64_t d) {
+    return __builtin_mul_overflow(elements, d, &elements) || elements > kMostElements;
+  });
 }
 
 }  // namespace
@@ -80,6 +92,13 @@ Value Model::layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, 
       fail_user("model {}: layer '{}' ({}): a result of {} is too large; lower its dimensions", graph_.model, name,
                 to_string(op), to_string(out.shape));
 
+  const auto check_size = [&](const Shape& s) {
+    if (is_too_large(s))
+      fail_user("model {}: layer '{}' ({}): a tensor of {} is too large; lower the settings", graph_.model, name,
+                to_string(op), to_string(s));
+  };
+  for (const OutputForm& out : form.outputs) check_size(out.shape);
+  for (const ParameterForm& p : form.parameters) check_size(p.shape);
   const LayerId id = graph_.add_layer(name);
   for (const OutputForm& out : form.outputs)
     writes.push_back(graph_.add_buffer(out.suffix.empty() ? name : fmt::format("{}.{}", name, out.suffix), out.shape,

@@ -14,9 +14,8 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
     fail_shape("token ids must be int32, vocabulary ({}) and width ({}) positive", vocabulary, width);
   Shape y = tokens.shape;
   y.dims[y.rank++] = width;
-  return {
-      .parameters = {{"weight", {vocabulary, width}, Role::weight, {Init::Kind::normal, 1.0}}},
-      .outputs = {{"", y}}};
+  return {.parameters = {{"weight", {vocabulary, width}, Role::weight, {Init::Kind::normal, 1.0}}},
+          .outputs = {{"", y}}};
 }
 
 void gradient(Gradient& g) { g.emit(Kind::weight_grad, {g.in(0), g.grad_out(0)}, {g.grad_in(1)}); }

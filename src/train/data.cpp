@@ -20,8 +20,11 @@ struct Source {
   std::unique_ptr<Dataset> (*open)(const SourceRequest&);
 };
 
-constexpr std::array<Source, 4> kSources{
-    {{"fashion-mnist", open_fashion_mnist}, {"npy", open_npy}, {"text", open_text}, {"synthetic", open_synthetic}}};
+constexpr std::array<Source, 5> kSources{{{"fashion-mnist", open_fashion_mnist},
+                                          {"npy", open_npy},
+                                          {"text", open_text},
+                                          {"masked-text", open_masked_text},
+                                          {"synthetic", open_synthetic}}};
 
 }  // namespace
 
@@ -84,7 +87,9 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const 
                         .wanted = wanted,
                         .seed = seed});
   }
-  fail_user("--data: unknown data: \"{}\"; write fashion-mnist, npy:X.npy,Y.npy, text:FILE or synthetic", spec);
+  fail_user(
+      "--data: unknown data: \"{}\"; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic",
+      spec);
 }
 
 }  // namespace overtake

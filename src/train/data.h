@@ -59,7 +59,8 @@ class Dataset {
 //   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else
 //                             $OVERTAKE_DATA/fashion-mnist, else Debian's /usr/share/datasets/fashion-mnist
 //   npy:X.npy,Y.npy[,XT,YT]   arrays [N, ...]; the test split is XT, YT, else every tenth sample of X, Y
-//   text:FILE                 bytes as tokens; the test split is the last tenth of the file
+//   text:FILE                 bytes as tokens, labels the next ones; the test split is the last tenth of the file
+//   masked-text:FILE          bytes as tokens, some of them hidden behind token 256; labels what was there
 //   synthetic[:N]             N training samples (4096) with something to learn, a pure function of `seed`
 // In npy, bytes are pixels and become [0, 1]; images may be [N, C, H, W] or, where the model tells them apart, [N, H,
 // W, C]. `wanted` is what the model takes. Dimensions that are one are not compared, and data with fewer classes or a

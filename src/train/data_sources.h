@@ -23,6 +23,7 @@ struct SourceRequest {
 std::unique_ptr<Dataset> open_fashion_mnist(const SourceRequest& request);
 std::unique_ptr<Dataset> open_npy(const SourceRequest& request);
 std::unique_ptr<Dataset> open_text(const SourceRequest& request);
+std::unique_ptr<Dataset> open_masked_text(const SourceRequest& request);
 std::unique_ptr<Dataset> open_synthetic(const SourceRequest& request);
 
 // Equal but for dimensions that are one.

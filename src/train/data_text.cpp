@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/philox.h"
 #include "train/data_sources.h"
 
 namespace overtake {
@@ -36,10 +37,46 @@ class TextDataset final : public Dataset {
   std::string text_;  // of this split
 };
 
-}  // namespace
+// The same windows with some tokens hidden, as BERT is trained: of 15 % of the places the label is the byte that was
+// there; 80 % of them show the mask instead, 10 % any byte, 10 % what was there. All other places do not count.
+class MaskedTextDataset final : public Dataset {
+ public:
+  static constexpr std::int32_t kMask = kVocabulary, kNotCounted = -100;
 
-std::unique_ptr<Dataset> open_text(const SourceRequest& request) {
-  if (request.argument.empty()) fail_user("{}: no file; write text:FILE", request.where);
+  MaskedTextDataset(SampleForm form, std::string text, std::uint64_t seed)
+      : form_(std::move(form)),
+        text_(std::move(text)),
+        key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)} {}
+
+  std::int64_t size() const override { return std::ssize(text_) / input_elements(form_); }
+  const SampleForm& form() const override { return form_; }
+
+  void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
+    const std::int64_t length = input_elements(form_);
+    std::int32_t* token = out.tokens;  // [B, S]
+    std::int32_t* label = out.labels;  // [B, S]
+    for (const std::int64_t index : indices) {
+      for (std::int64_t i = index * length; i < (index + 1) * length; ++i) {
+        const std::int32_t there = static_cast<unsigned char>(text_[static_cast<std::size_t>(i)]);
+        const auto words = philox(key_, static_cast<std::uint64_t>(i), 0);
+        const bool is_chosen = unit_float(words[0]) < 0.15f;
+        const float how = unit_float(words[1]);
+        const std::int32_t shown = how < 0.8f ? kMask : how < 0.9f ? static_cast<std::int32_t>(words[2] % 256) : there;
+        *token++ = is_chosen ? shown : there;
+        *label++ = is_chosen ? there : kNotCounted;
+      }
+    }
+  }
+
+ private:
+  SampleForm form_;
+  std::string text_;  // of this split
+  PhiloxKey key_;
+};
+
+std::unique_ptr<Dataset> open(const SourceRequest& request, bool is_masked) {
+  if (request.argument.empty())
+    fail_user("{}: no file; write {}:FILE", request.where, is_masked ? "masked-text" : "text");
   if (request.wanted.input != InputForm::tokens || request.wanted.input_dims.empty()) {
     fail_user("{}: a text is for models that take tokens, this one takes {}; choose other data or another model",
               request.where, describe(request.wanted));
@@ -49,7 +86,7 @@ std::unique_ptr<Dataset> open_text(const SourceRequest& request) {
                               .label = LabelForm::class_per_position,
                               .label_dims = request.wanted.input_dims,
                               .classes = kVocabulary,
-                              .vocabulary = kVocabulary},
+                              .vocabulary = kVocabulary + (is_masked ? 1 : 0)},
                              request);
   std::string text = read_file(request.argument);
   const std::size_t whole = text.size(), train = whole - whole / 10;
@@ -61,7 +98,13 @@ std::unique_ptr<Dataset> open_text(const SourceRequest& request) {
         "sequence",
         request.where, request.split == Split::train ? "training" : "test", text.size(), whole, needed);
   }
+  if (is_masked) return std::make_unique<MaskedTextDataset>(std::move(form), std::move(text), request.seed);
   return std::make_unique<TextDataset>(std::move(form), std::move(text));
 }
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_text(const SourceRequest& request) { return open(request, false); }
+std::unique_ptr<Dataset> open_masked_text(const SourceRequest& request) { return open(request, true); }
 
 }  // namespace overtake

@@ -10,6 +10,7 @@
 #include "exec/cpu/target.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
+#include "train/data_sources.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -59,8 +60,9 @@ void Session::initialise() {
 
 void Session::write_stored(const Parameter& p, const NamedTensor& t) {
   const Buffer& b = graph().buffers[p.buffer];
-  OVERTAKE_CHECK(t.dims == stored_dims(graph(), p) && t.type == stored_type(b.dtype), "tensor {} is stored as {} [{}]",
-                 t.name, stored_type_name(t.type), fmt::join(t.dims, ", "));
+  // A pass may have dropped dimensions of one.
+  OVERTAKE_CHECK(same_but_ones(t.dims, stored_dims(graph(), p)) && t.type == stored_type(b.dtype),
+                 "tensor {} is stored as {} [{}]", t.name, stored_type_name(t.type), fmt::join(t.dims, ", "));
   executor_->write_plain(p.buffer, from_stored(graph(), p, t.bytes));
 }
 

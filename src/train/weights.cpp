@@ -75,7 +75,7 @@ std::string first_component(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot + 1);
 }
 
-// The rule under which most names are found; the plain one if none is better.
+// The rule under which most names are found; the plain one if none finds more, and at least half of all.
 NameRule best_rule(const std::vector<std::string>& names, const Index& file) {
   std::set<std::string> ours, theirs;
   for (const std::string& name : names) ours.insert(first_component(name));
@@ -85,10 +85,11 @@ NameRule best_rule(const std::vector<std::string>& names, const Index& file) {
   for (const std::string& prefix : theirs) rules.push_back({"", prefix});
   NameRule best;
   std::size_t most = matches(names, file, best);
+  const std::size_t enough = (names.size() + 1) / 2;
   for (const NameRule& rule : rules) {
     if (most == names.size()) break;
     const std::size_t found = matches(names, file, rule);
-    if (found > most) best = rule, most = found;
+    if (found > most && found >= enough) best = rule, most = found;
   }
   return best;
 }

@@ -26,6 +26,44 @@ TEST(Error, SettingOutOfRange) {
   expect_user_error("train gpt2 --set heads=5 --steps 1", {"gpt2", "heads", "5", "width"});
   expect_user_error("train resnet-18 --set norm=layer --steps 1", {"--set", "norm=layer"});
 }
+TEST(Error, HugeModel) { expect_user_error("models ffnn --set image=16777216,width=16777216", {"ffnn", "too large"}); }
+TEST(Error, NoOnnxFile) {
+  expect_user_error("train none.onnx", {"none.onnx", "cannot read"});
+  const ScratchFolder folder;
+  const std::string file = folder / "not.onnx";
+  write_text(file, "this is a text, and no model at all");
+  expect_user_error("train " + file, {"not.onnx", "no ONNX file"});
+  write_text(file, "");
+  expect_user_error("models " + file, {"not.onnx"});
+}
+TEST(Error, OnnxFlagsWithAZooNetwork) {
+  expect_user_error(kRun + "--loss mse", {"--loss", "ONNX"});
+  expect_user_error(kRun + "--freeze fc", {"--freeze", "ONNX"});
+}
+TEST(Error, WeightsThatDoNotFit) {
+  const ScratchFolder folder;
+  const std::string runs = folder / "run", file = folder / "w.safetensors";
+  ASSERT_EQ(overtake(kRun + "--save " + runs).exit_code, 0);
+  ASSERT_EQ(overtake("export " + runs + " -o " + file).exit_code, 0);
+  ASSERT_EQ(overtake(kRun + "--init " + file).exit_code, 0);
+  expect_user_error("train cnn --set width=4,classes=3 --data synthetic:64 --steps 1 --init " + file,
+                    {"--init", "fc.weight", "[10,", "[3,", "fc.bias", "--init-skip"});
+  ASSERT_EQ(overtake("train cnn --set width=4,classes=3 --data synthetic:64 --batch 8 --steps 1 --schedule in-order "
+                     "--init-skip fc. --init " +
+                     file)
+                .exit_code,
+            0);
+  expect_user_error("train lenet --data synthetic:64 --steps 1 --init " + file,
+                    {"missing [conv1.weight", "too much [fc.bias", " more]"});
+  expect_user_error(kRun + "--init " + (folder / "none.safetensors"), {"none.safetensors", "cannot read"});
+  expect_user_error(kRun + "--init-skip fc.", {"--init-skip", "--init"});
+  write_text(file, "damaged");
+  expect_user_error(kRun + "--init " + file, {"w.safetensors", "no safetensors file"});
+}
+TEST(Error, NothingToExport) {
+  const ScratchFolder folder;
+  expect_user_error("export " + (folder / "none") + " -o " + (folder / "w"), {"none", "no such checkpoint"});
+}
 TEST(Error, WrongShapeOfData) {
   expect_user_error("train resnet-18 --data fashion-mnist --steps 1 --set image=32,batch=2", {"fashion-mnist"});
 }

@@ -20,7 +20,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
                  most_bytes);
     std::abort();
   }
-  void* p = alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) & ~(alignment - 1));
+  void* p =
+      alignment == 0 ? std::malloc(bytes) : std::aligned_alloc(alignment, (bytes + alignment - 1) & ~(alignment - 1));
   if (p == nullptr) throw std::bad_alloc();
   live_bytes += malloc_usable_size(p);
   return p;
@@ -36,12 +37,20 @@ void release(void* p) {
 
 }  // namespace
 
+// All forms that programs use, because a sanitizer has its own of those that are left out.
 void* operator new(std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, 0); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* p) noexcept { release(p); }
+void operator delete[](void* p) noexcept { release(p); }
 void operator delete(void* p, std::size_t) noexcept { release(p); }
+void operator delete[](void* p, std::size_t) noexcept { release(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
 void operator delete(void* p, std::align_val_t) noexcept { release(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p); }
 

@@ -170,9 +170,8 @@ def embeddings():
     y = g.op("Add", y, g.op("Gather", g.weight("p.weight", 4, 3), g.constant("i", [[0, 1, 2, 3]])))
     g.save("embedding", g.op("MatMul", y, g.weight("h", 3, 5)))
 
-    g = Graph("N", 4, kind=INT64)
-    y = g.op("GatherND", g.weight("e.weight", 5, 3), g.op("Unsqueeze", "x", g.constant("u", [-1])))
-    g.save("gather_nd", y)
+    g = Graph("N", 4, 1, kind=INT64)
+    g.save("gather_nd", g.op("GatherND", g.weight("e.weight", 5, 3), "x"))
 
     # Tokens with a mask of what is padding, as Hugging Face's models turn it into what is added to scores.
     g = Graph("N", 4, kind=INT64)
@@ -277,7 +276,7 @@ def batches():
     g.save("static_batch", g.op("Reshape", y, g.constant("v", [2, 2, -1])))
 
     g = Graph(2, 3, 4)
-    y = g.op("Expand", g.weight("expand", 2, 1, 4), g.constant("s", [2, 1, 4]))
+    y = g.op("Expand", g.constant("expand", [[range(4)]] * 2, np.float32), g.constant("s", [2, 1, 4]))
     y = g.op("Concat", y, "x", axis=1)
     y = g.op("Add", y, g.constant("m", np.ones((2, 4, 4)) * -1e5, np.float32))
     g.save("static_rows", g.op("Flatten", y, axis=1))

@@ -22,7 +22,9 @@ TOLERANCE = 1e-3
 
 
 def state_dict_of(path, name, model):
-    """The file's tensors under PyTorch's names and in its shapes, tied ones under each of their names."""
+    """The file's tensors under PyTorch's names and in its shapes, tied ones under each of their names. Tables of
+    indices that the model's constructor fills are the model's own: nothing trains them, and ONNX has them as constants.
+    """
     rows = {row[0]: row for row in json.loads((FOLDER / f"{name}.json").read_text())["weights"]}
     tensors = {}
     for key, tensor in load_file(path).items():
@@ -30,6 +32,8 @@ def state_dict_of(path, name, model):
         tensors[torch_name] = (tensor.T if transposed else tensor).reshape(shape)
     own = model.state_dict()
     for key, tensor in own.items():
+        if not tensor.is_floating_point() and not key.endswith("num_batches_tracked"):
+            tensors.setdefault(key, tensor)
         ties = [k for k, t in own.items() if t.data_ptr() == tensor.data_ptr() and tensor.numel() and k in tensors]
         if key not in tensors and ties:
             tensors[key] = tensors[ties[0]]

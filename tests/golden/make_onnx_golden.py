@@ -180,7 +180,8 @@ def make(name):
                  "weight_decay": 0, "clip_norm": 0}  # fmt: skip
     golden = {"exporter": case.exporter, "opset": case.opset, "train_mode": case.train_mode,
               "exported_batch": None if case.symbolic_batch else case.export_batch, "batch": case.batch,
-              "initial": case.initial, "optimizer": optimizer, "losses": losses, "norm": rounded(global_norm(gradients)),
+              "initial": case.initial, "optimizer": optimizer, "losses": losses,
+              "norm": rounded(global_norm(gradients)),
               "float32_deviation": {k: float(f"{v:.2g}") for k, v in deviation.items()}, "weights": weights,
               "gradients": sketches(gradients), "states": sketches(states_of(model))}  # fmt: skip
     text = json.dumps(golden, separators=(",", ":"))

@@ -108,7 +108,8 @@ def ffnn(s):
 
 def vit(s):
     return vision.VisionTransformer(image_size=s["image"], patch_size=16, num_layers=s["layers"], num_heads=s["heads"],
-                                    hidden_dim=s["width"], mlp_dim=4 * s["width"], num_classes=s["classes"])  # fmt: skip
+                                    hidden_dim=s["width"], mlp_dim=4 * s["width"],
+                                    num_classes=s["classes"])  # fmt: skip
 
 
 def bert(s):

@@ -120,13 +120,14 @@ class Case:
 BATCH_NORM = {"keep_weights": True, "initial": OFF_THE_EDGE, "learning_rate": 2**-10}
 CASES = {
     "squeezenet": Case(partial(vision.squeezenet1_1, num_classes=CLASSES), "torchscript", 13, image=64),
-    "shufflenet_v2": Case(shufflenet_v2, "torchscript", 14, train_mode=True, symbolic_batch=False, image=64, **BATCH_NORM),
+    "shufflenet_v2": Case(shufflenet_v2, "torchscript", 14, train_mode=True, symbolic_batch=False, image=64,
+                          **BATCH_NORM),
     "mobilenet_v2": Case(mobilenet_v2, "dynamo", 18, image=64, **BATCH_NORM),
     "efficientnet_v2": Case(efficientnet, "torchscript", 16, train_mode=True, symbolic_batch=False, export_batch=2,
                             image=64, **BATCH_NORM),
     "regnet_y": Case(regnet_y, "torchscript", 15, image=64, **BATCH_NORM),
-    "googlenet": Case(partial(vision.googlenet, num_classes=CLASSES, aux_logits=False, init_weights=False), "dynamo", 20,
-                      train_mode=True, image=64, **BATCH_NORM | {"learning_rate": 2**-13}),
+    "googlenet": Case(partial(vision.googlenet, num_classes=CLASSES, aux_logits=False, init_weights=False), "dynamo",
+                      20, train_mode=True, image=64, **BATCH_NORM | {"learning_rate": 2**-13}),
     "convnext": Case(convnext, "torchscript", 17, symbolic_batch=False, export_batch=2, batch=3, image=64),
     "swin": Case(swin, "dynamo", 19, keep_weights=True, image=32),
     "groupnorm_cnn": Case(GroupNormCnn, "torchscript", 17, image=32),

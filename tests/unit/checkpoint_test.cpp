@@ -148,7 +148,7 @@ class DamagedCheckpoint : public ::testing::Test {
 
 TEST_F(DamagedCheckpoint, MissingJson) {
   fs::remove(folder_.path() / "a.json");
-  EXPECT_TRUE(says(error(), {"a.json: no such checkpoint", "--resume"}));
+  EXPECT_TRUE(says(error(), {"a.json: no such checkpoint", "check the path"}));
 }
 
 TEST_F(DamagedCheckpoint, TruncatedJson) {

@@ -141,6 +141,37 @@ TEST(FashionMnist, DebiansPackageIsWhatItShouldBe) {
 
 // ---- text
 
+TEST(MaskedText, HidesSomeTokensAndAsksForThem) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += static_cast<char>('a' + i % 26);
+  SampleForm form = language_form(50);
+  form.vocabulary = form.classes = 300;
+  const std::string spec = "masked-text:" + folder.write("t", text).string();
+  const auto data = open_dataset(spec, Split::train, form, 5);
+  ASSERT_EQ(data->size(), 18000 / 50);
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < data->size(); ++i) indices.push_back(i);
+  std::vector<std::int32_t> tokens(18000), labels(18000);
+  data->fill(indices, {.tokens = tokens.data(), .labels = labels.data()});
+  int asked = 0, hidden = 0, kept = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::int32_t there = 'a' + static_cast<std::int32_t>(i % 26);
+    if (labels[i] == -100) {
+      EXPECT_EQ(tokens[i], there);
+      continue;
+    }
+    EXPECT_EQ(labels[i], there);
+    ++asked;
+    hidden += tokens[i] == 256;
+    kept += tokens[i] == there;
+  }
+  EXPECT_NEAR(asked / 18000.0, 0.15, 0.01);
+  EXPECT_NEAR(hidden / static_cast<double>(asked), 0.8, 0.03);
+  EXPECT_NEAR(kept / static_cast<double>(asked), 0.1, 0.03);
+  EXPECT_TRUE(says(open_error(spec, language_form(50)), {"below 257", "does not fit"}));
+}
+
 TEST(Text, SamplesAreWindowsOfTheTwoParts) {
   const TemporaryFolder folder;
   std::string text;

@@ -48,8 +48,10 @@ void check_damage(const std::string& format, Feed feed) {
 
 TEST(FuzzCorpus, OnnxSeeds) { check_seeds("onnx", fuzz::feed_onnx); }
 TEST(FuzzCorpus, SafetensorsSeeds) { check_seeds("safetensors", fuzz::feed_safetensors); }
+TEST(FuzzCorpus, ImportSeeds) { check_seeds("import", fuzz::feed_import); }
 TEST(FuzzCorpus, OnnxDamage) { check_damage("onnx", fuzz::feed_onnx); }
 TEST(FuzzCorpus, SafetensorsDamage) { check_damage("safetensors", fuzz::feed_safetensors); }
+TEST(FuzzCorpus, ImportDamage) { check_damage("import", fuzz::feed_import); }
 
 }  // namespace
 }  // namespace overtake

@@ -114,9 +114,9 @@ void Importer::add_inputs() {
       for (const std::int64_t d : dims) count *= d;
       budget_.take(count, fmt::format("{}: input '{}'", file_.path, input.name));
       c.dims = dims;
+      const std::int64_t length = dims.empty() ? 1 : dims.back();
       for (std::int64_t i = 0; i < count; ++i)
-        c.integers.push_back(auxiliary == Auxiliary::positions ? i % std::max<std::int64_t>(dims.back(), 1)
-                                                               : (auxiliary == Auxiliary::ones ? 1 : 0));
+        c.integers.push_back(auxiliary == Auxiliary::positions ? i % length : auxiliary == Auxiliary::ones ? 1 : 0);
       give(input.name, std::move(c));
       if (options_.note)
         options_.note(fmt::format("{}: input {} is taken as {}", file_.path, input.name,
@@ -199,7 +199,7 @@ void Importer::process(const Node& node) {
       if (!node.inputs[i].empty()) known[i] = known_of(item(node.inputs[i]));
       inputs.push_back(known[i].get());
     }
-    if (node.op == "Expand" && changes_batch() && inputs.size() == 2) {
+    if (node.op == "Expand" && changes_batch() && inputs.size() == 2 && known[0] != nullptr) {
       known[0] = std::make_shared<const Constant>(without_equal_rows(*known[0]));
       inputs[0] = known[0].get();
     }

@@ -311,6 +311,7 @@ Value Importer::indices_of(Item& x, const Node& node) {
   }
   const auto known = known_of(x);
   if (known == nullptr) fail_unsupported_node("indices that are not known");
+  if (known->kind == Constant::Kind::real) fail_unsupported_node("indices that are no whole numbers");
   const Constant c = without_equal_rows(*known);
   std::vector<std::int32_t> values;
   for (const std::int64_t i : c.integers) {

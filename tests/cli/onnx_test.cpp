@@ -1,0 +1,91 @@
+// A model from a file, through every command.
+
+#include <gtest/gtest.h>
+
+#include "base/safetensors.h"
+#include "command.h"
+#include "unit/onnx_writer.h"
+
+namespace overtake::tests {
+namespace {
+
+namespace write = onnx::write;
+
+write::Message weight(const std::string& name, const std::vector<std::int64_t>& dims) {
+  std::int64_t count = 1;
+  for (const std::int64_t d : dims) count *= d;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(0.3f * static_cast<float>((i * 7 + 3) % 11 - 5) / 5.0f);
+  return write::tensor<float>(name, dims, values);
+}
+
+// Two layers over 12 features, as PyTorch would export them.
+std::string two_layers() {
+  using write::attribute;
+  using write::node;
+  return write::model({.nodes = {node("Gemm", {"x", "fc1.weight", "fc1.bias"}, {"h"}, {attribute("transB", 1)}, "fc1"),
+                                 node("Relu", {"h"}, {"r"}),
+                                 node("Gemm", {"r", "fc2.weight", "fc2.bias"}, {"y"}, {attribute("transB", 1)}, "fc2")},
+                       .initializers = {weight("fc1.weight", {8, 12}), weight("fc1.bias", {8}),
+                                        weight("fc2.weight", {4, 8}), weight("fc2.bias", {4})},
+                       .inputs = {write::value("x", {"batch", 12})},
+                       .outputs = {write::value("y", {"batch", 4})}});
+}
+
+class OnnxCommands : public testing::Test {
+ protected:
+  OnnxCommands() { write_text(file_, two_layers()); }
+
+  const ScratchFolder folder_;
+  const std::string file_ = folder_ / "net.onnx";
+  const std::string run_ = "train " + file_ + " --data synthetic:128 --batch 16 --lr 0.1 --schedule in-order --json ";
+};
+
+TEST_F(OnnxCommands, TrainsFromTheFilesWeightsAndResumes) {
+  const CommandResult straight = overtake(run_ + "--steps 12");
+  ASSERT_EQ(straight.exit_code, 0) << straight.err;
+  ASSERT_EQ(overtake(run_ + "--steps 5 --save " + (folder_ / "half")).exit_code, 0);
+  const CommandResult resumed = overtake(run_ + "--steps 12 --resume " + (folder_ / "half"));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.json().at("weights_hash"), straight.json().at("weights_hash"));
+  // The seed orders the samples; at a rate of nothing it changes nothing, for no weight is drawn.
+  const std::string still = "train " + file_ + " --data synthetic:128 --steps 1 --lr 0 --schedule in-order --json ";
+  EXPECT_EQ(overtake(still + "--seed 1").json().at("weights_hash"),
+            overtake(still + "--seed 2").json().at("weights_hash"));
+}
+
+TEST_F(OnnxCommands, ExportsUnderTheNamesOfTheFileAndStartsFromIt) {
+  const std::string save = folder_ / "run", weights = folder_ / "w.safetensors";
+  const CommandResult trained = overtake(run_ + "--steps 6 --save " + save);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const CommandResult exported = overtake("export " + save + " -o " + weights + " --json");
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_EQ(exported.json().at("tensors"), 4);
+  EXPECT_EQ(exported.json().at("step"), 6);
+  std::vector<std::string> names;
+  for (const NamedTensor& t : read_safetensors(weights).tensors) names.push_back(t.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"}));
+  const CommandResult still = overtake("train " + file_ + " --data synthetic:128 --batch 16 --steps 1 --lr 0 --json " +
+                                       "--schedule in-order --init " + weights);
+  ASSERT_EQ(still.exit_code, 0) << still.err;
+  EXPECT_EQ(still.json().at("weights_hash"), trained.json().at("weights_hash"));
+}
+
+TEST_F(OnnxCommands, BenchAndModelsTakeTheFile) {
+  const CommandResult bench = overtake("bench " + file_ + " --batch 4 --steps 2 --schedules in-order,ooo --json");
+  ASSERT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_EQ(bench.json().at("rows")[0].at("weights_hash"), bench.json().at("rows")[1].at("weights_hash"));
+  const CommandResult models = overtake("models " + file_ + " --json");
+  ASSERT_EQ(models.exit_code, 0) << models.err;
+  EXPECT_EQ(models.json().at("models")[0].at("parameters"), 8 * 12 + 8 + 4 * 8 + 4);
+}
+
+TEST_F(OnnxCommands, FrozenWeightsStay) {
+  const std::string save = folder_ / "run", weights = folder_ / "w.safetensors";
+  ASSERT_EQ(overtake(run_ + "--steps 3 --freeze fc1. --save " + save).exit_code, 0);
+  ASSERT_EQ(overtake("export " + save + " -o " + weights).exit_code, 0);
+  EXPECT_EQ(read_safetensors(weights).tensors.size(), 2u) << "what is frozen is still in the file it came from";
+}
+
+}  // namespace
+}  // namespace overtake::tests
