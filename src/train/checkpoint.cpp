@@ -79,8 +79,7 @@ json description(const CheckpointState& state, const std::string& tensors_file, 
 json read_description(const fs::path& json_path) {
   const std::string where = json_path.string();
   std::error_code unreadable;  // then reading gives the reason
-  if (!fs::exists(json_path, unreadable) && !unreadable)
-    fail_user("{}: no such checkpoint; check the path", where);
+  if (!fs::exists(json_path, unreadable) && !unreadable) fail_user("{}: no such checkpoint; check the path", where);
   const json described = json::parse(read_file(json_path), nullptr, false);
   if (described.is_discarded()) {
     fail_user("{}: the checkpoint is damaged: it is not JSON; resume from another checkpoint", where);
