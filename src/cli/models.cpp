@@ -51,6 +51,7 @@ std::vector<Listed> listed(const ModelsFlags& flags) {
     if (!flags.model.empty() && entry.name != flags.model) continue;
     const Graph g = build_model(entry.name, settings);
     all.push_back({entry, figures_of(g), input_of(g)});
+    for (const auto& [name, value] : settings.all()) all.back().entry.defaults[name] = value;
   }
   if (all.empty()) build_model(flags.model, {});  // says which ones there are
   return all;
@@ -97,7 +98,7 @@ int list_models(const ModelsFlags& flags) {
   if (networks[0].entry.defaults.empty()) return 0;
   std::vector<std::string> settings;
   for (const auto& [name, value] : networks[0].entry.defaults) settings.push_back(fmt::format("{}={}", name, value));
-  fmt::print("{}; settings and their defaults: {}\n", networks[0].entry.what, fmt::join(settings, " "));
+  fmt::print("{}; settings: {}\n", networks[0].entry.what, fmt::join(settings, " "));
   return 0;
 }
 

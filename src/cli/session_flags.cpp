@@ -15,19 +15,25 @@ void SessionFlags::add_to(CLI::App& c) {
       ->delimiter(',');
   c.add_option("--loss", loss, "of an ONNX file: cross-entropy or mse")->capture_default_str();
   c.add_option("--output", output, "of an ONNX file: which output is trained; default: the first");
-  c.add_option("--freeze", freeze, "of an ONNX file: beginnings of names that are not trained")->delimiter(',');
-  c.add_option("--batch", batch, "samples per step; default: the network's");
+  c.add_option("--freeze", frozen, "beginnings of names of weights that are not trained, for example features.")
+      ->delimiter(',');
+  c.add_option("--batch", batch, "samples per step; default: the network's")->check(CLI::PositiveNumber);
   c.add_option("--seed", seed, "of weights, order of samples and dropout")->capture_default_str();
   c.add_option("--lr", learning_rate, "learning rate")->capture_default_str();
   c.add_option("--optimizer", optimizer, "sgd or adamw")->capture_default_str();
   c.add_option("--momentum", momentum, "of sgd")->capture_default_str();
   c.add_flag("--nesterov", nesterov, "Nesterov's momentum");
-  c.add_option("--weight-decay", weight_decay, "as PyTorch's sgd or adamw")->capture_default_str();
-  c.add_option("--clip-norm", clip_norm, "bound on the global norm of the gradients; 0: none")->capture_default_str();
+  c.add_option("--weight-decay", weight_decay, "as PyTorch's sgd or adamw")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  c.add_option("--clip-norm", clip_norm, "bound on the global norm of the gradients; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   c.add_option("--device", device, "cpu, or null (computes nothing)")->capture_default_str();
   c.add_option("--precision", precision, "f32, or bf16 (float32 weights and sums)")->capture_default_str();
-  c.add_option("--threads", threads, "default: all cores");
-  c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores");
+  c.add_option("--threads", threads, "default: all cores")->check(CLI::Range(1, 1024));
+  c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores")
+      ->check(CLI::Range(1, 1024));
   c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
   c.add_option("--skip-pass", skip_passes, "leave out a pass (recognise, fuse), for experiments");
   c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
@@ -43,11 +49,11 @@ ModelSettings SessionFlags::model_settings() const {
 }
 
 SessionFlags::Start SessionFlags::load() const {
-  Network network = load_network(model, {.settings = model_settings(),
-                                         .loss = loss,
-                                         .output = output,
-                                         .frozen = freeze,
-                                         .note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }});
+  Network network = load_network(
+      model, {.settings = model_settings(), .loss = loss, .output = output, .note = [](const std::string& line) {
+                fmt::print(stderr, "{}\n", line);
+              }});
+  freeze(network.graph, frozen);
   if (init.empty()) {
     if (!init_skip.empty()) fail_user("--init-skip: it is for --init, which is not given");
     return {std::move(network.graph), std::move(network.values), {}};

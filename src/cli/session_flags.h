@@ -18,7 +18,7 @@ struct SessionFlags {
   std::int64_t batch = 0;
   std::string loss = "cross-entropy";  // of an ONNX file
   std::string output;                  // likewise
-  std::vector<std::string> freeze;     // likewise
+  std::vector<std::string> frozen;     // beginnings of names
   std::string init;                    // safetensors to start from
   std::vector<std::string> init_skip;
   std::uint64_t seed = 0;

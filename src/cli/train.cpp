@@ -62,10 +62,10 @@ void complete(TrainFlags& flags, const ModelSettings& settings) {
   flags.loop.training_settings["augment"] = flags.loop.augment;
   flags.loop.training_settings["init"] = flags.session.init;
   flags.loop.training_settings["init_skip"] = flags.session.init_skip;
+  flags.loop.training_settings["freeze"] = flags.session.frozen;
   if (is_onnx_file(flags.session.model)) {
     flags.loop.training_settings["loss"] = flags.session.loss;
     flags.loop.training_settings["output"] = flags.session.output;
-    flags.loop.training_settings["freeze"] = flags.session.freeze;
   }
   flags.loop.keep_traces = !flags.trace.empty();
 }
@@ -133,20 +133,26 @@ void add_train_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<TrainFlags>();
   CLI::App* c = app.add_subcommand("train", "train a network");
   flags->session.add_to(*c);
-  c->add_option(
-       "--data", flags->loop.data,
-       "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy]")
+  c->add_option("--data", flags->loop.data,
+                "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or "
+                "npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy] (without test files every tenth sample is the test)")
       ->capture_default_str();
-  c->add_option("--steps", flags->loop.steps, "steps in all, those before --resume included; default: by epochs");
-  c->add_option("--epochs", flags->loop.epochs, "passes over the data")->capture_default_str();
+  c->add_option("--steps", flags->loop.steps, "steps in all, those before --resume included; default: by epochs")
+      ->check(CLI::PositiveNumber);
+  c->add_option("--epochs", flags->loop.epochs, "passes over the data")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   c->add_option("--lr-schedule", flags->loop.lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]")
       ->capture_default_str();
-  c->add_option("--warmup", flags->loop.warmup, "steps of linear warm-up")->capture_default_str();
+  c->add_option("--warmup", flags->loop.warmup, "steps of linear warm-up")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   c->add_flag("--augment", flags->loop.augment, "flip and shift images at random");
   c->add_option("--schedule", flags->schedule, "in-order, ooo, or auto (whichever measures faster)")
       ->capture_default_str();
   c->add_option("--save", flags->loop.save, "checkpoint to write, for example runs/cnn");
   c->add_option("--save-every", flags->loop.save_every, "steps between checkpoints; 0: at the end only")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   c->add_option("--resume", flags->loop.resume, "checkpoint to go on from; the result is as if never stopped");
   c->add_option("--trace", flags->trace, "timeline of the last steps for ui.perfetto.dev");

@@ -53,6 +53,7 @@ struct Parameter {
   BufferId gradient = kNone;
   Init init;
   bool stored_transposed = false;  // files keep this matrix as [columns, rows]
+  bool is_frozen = false;          // a weight that is not trained
 };
 
 // Numbers that are part of the model: row-major bytes of a buffer of role constant.

@@ -68,7 +68,8 @@ json to_json(const Graph& g) {
   for (const Attrs& a : g.attrs) attrs.push_back(attrs_to_json(a));
   auto& parameters = out["parameters"] = json::array();
   for (const Parameter& p : g.parameters)
-    parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed});
+    parameters.push_back(
+        {p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed, p.is_frozen});
   auto& constants = out["constants"] = json::array();
   for (const Constant& c : g.constants) constants.push_back({c.buffer, to_hex(*c.bytes)});
   auto& tasks = out["tasks"] = json::array();
@@ -103,7 +104,8 @@ Graph graph_from_json(const json& in) {
     g.parameters.push_back({.buffer = row.at(0).get<BufferId>(),
                             .gradient = row.at(1).get<BufferId>(),
                             .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()},
-                            .stored_transposed = row.at(4).get<bool>()});
+                            .stored_transposed = row.at(4).get<bool>(),
+                            .is_frozen = row.at(5).get<bool>()});
   for (const json& row : in.at("constants"))
     g.constants.push_back({row.at(0).get<BufferId>(),
                            std::make_shared<const std::vector<std::byte>>(from_hex(row.at(1).get<std::string>()))});

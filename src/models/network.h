@@ -22,10 +22,13 @@ struct ImportOptions {
   ModelSettings settings = {};                          // batch, and the file's symbolic dimensions by name
   std::string loss = "cross-entropy";                   // or "mse"
   std::string output = {};                              // the output that is trained; empty: the first
-  std::vector<std::string> frozen = {};                 // weights whose names begin like this stay as they are
   std::int64_t most_constants = std::int64_t{1} << 26;  // elements of constants, beyond what the file's size allows
   std::function<void(const std::string&)> note = {};    // gets lines for the user: what was assumed
 };
+
+// Marks the weights whose names begin with one of `prefixes` as not trained; a user error for a beginning that no name
+// has.
+void freeze(Graph& graph, const std::vector<std::string>& prefixes);
 
 // Whether a model is named by a file.
 bool is_onnx_file(const std::string& model);

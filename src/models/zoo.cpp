@@ -36,7 +36,8 @@ Graph build_model(const std::string& name, const ModelSettings& settings) {
     }
     return entry.build(Settings(name, std::move(values)));
   }
-  fail_user("model '{}': no such network; known are {}; `overtake models` says more", name, fmt::join(names, ", "));
+  fail_user("model '{}': no such network, and no file; known are {}; `overtake models` says more", name,
+            fmt::join(names, ", "));
 }
 
 ModelFigures figures_of(const Graph& g) {

@@ -18,7 +18,9 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
           .outputs = {{"", y}}};
 }
 
-void gradient(Gradient& g) { g.emit(Kind::weight_grad, {g.in(0), g.grad_out(0)}, {g.grad_in(1)}); }
+void gradient(Gradient& g) {
+  if (g.wants(1)) g.emit(Kind::weight_grad, {g.in(0), g.grad_out(0)}, {g.grad_in(1)});
+}
 
 }  // namespace
 

@@ -37,7 +37,14 @@ void gradient(Gradient& g) {
   const BufferId dgates = g.temporary("gates.grad", gates, g.graph().buffers[g.in(0)].dtype);
   g.emit(Kind::input_grad, {g.in(1), g.in(2), g.out(1), is_lstm ? g.out(2) : g.out(0), g.grad_out(0)},
          {dgates, g.grad_in(0)});
-  g.emit(Kind::weight_grad, {g.in(0), g.out(0), dgates}, {g.grad_in(1), g.grad_in(2), g.grad_in(3), g.grad_in(4)});
+  if (!g.wants(1) && !g.wants(2) && !g.wants(3) && !g.wants(4)) return;
+  // The kernel makes all four at once; one that nobody wants is a temporary.
+  BufferId grads[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Shape shape = g.graph().buffers[g.in(i + 1)].shape;
+    grads[i] = g.wants(i + 1) ? g.grad_in(i + 1) : g.temporary(fmt::format("unused{}", i), shape, DType::f32);
+  }
+  g.emit(Kind::weight_grad, {g.in(0), g.out(0), dgates}, {grads[0], grads[1], grads[2], grads[3]});
 }
 
 // All three are products of every position with both weights.

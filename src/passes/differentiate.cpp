@@ -12,7 +12,7 @@ namespace {
 std::vector<char> buffers_with_gradient(const Graph& g) {
   std::vector<char> from_weight(g.buffers.size(), 0), to_loss(g.buffers.size(), 0);
   for (const Parameter& p : g.parameters)
-    if (g.buffers[p.buffer].role == Role::weight) from_weight[p.buffer] = 1;
+    if (g.buffers[p.buffer].role == Role::weight && !p.is_frozen) from_weight[p.buffer] = 1;
   const auto any = [](std::span<const BufferId> ids, const std::vector<char>& flag) {
     return std::ranges::any_of(ids, [&](BufferId b) { return b != kNone && flag[b]; });
   };
@@ -163,7 +163,7 @@ bool is_differentiated(const Graph& graph) {
 Graph differentiate(Graph graph) {
   Differentiator(graph).run();
   if (!is_differentiated(graph))
-    fail_user("model {}: its loss depends on no weight, so there is nothing to train; add a layer that has one",
+    fail_user("model {}: its loss depends on no weight that is trained; add a layer that has one, or freeze less",
               graph.model);
   return graph;
 }

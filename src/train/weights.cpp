@@ -148,6 +148,13 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
                           const std::string& where) {
   Index index;
   for (const NamedTensor& t : file.tensors) index[t.name] = &t;
+  for (const std::string& prefix : skip) {
+    const auto begins = [&](const std::string& name) { return !prefix.empty() && name.starts_with(prefix); };
+    const bool is_used =
+        std::ranges::any_of(file.tensors, [&](const NamedTensor& t) { return begins(t.name); }) ||
+        std::ranges::any_of(g.parameters, [&](const Parameter& p) { return begins(g.buffer_name(p.buffer)); });
+    if (!is_used) fail_user("--init-skip '{}': no name in the file or in model {} begins so", prefix, g.model);
+  }
   const auto is_skipped = [&](const std::string& name) {
     return std::ranges::any_of(skip, [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
@@ -177,8 +184,13 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
     else
       found.tensors.push_back(as_float32(t, names[i]));
   }
+  // Fresh biases and statistics are all the same number; those are equal without being copies.
   const auto is_copy = [&](const NamedTensor& t) {
-    return std::ranges::any_of(used, [&](std::string_view name) {
+    const auto size = static_cast<std::size_t>(element_bytes(t.type));
+    bool is_one_number = true;
+    for (std::size_t i = size; i < t.bytes.size() && is_one_number; i += size)
+      is_one_number = std::memcmp(t.bytes.data(), t.bytes.data() + i, size) == 0;
+    return !is_one_number && std::ranges::any_of(used, [&](std::string_view name) {
       const NamedTensor& other = *index.at(std::string(name));
       return other.dims == t.dims && other.type == t.type && std::ranges::equal(other.bytes, t.bytes);
     });

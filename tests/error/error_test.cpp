@@ -38,7 +38,7 @@ TEST(Error, NoOnnxFile) {
 }
 TEST(Error, OnnxFlagsWithAZooNetwork) {
   expect_user_error(kRun + "--loss mse", {"--loss", "ONNX"});
-  expect_user_error(kRun + "--freeze fc", {"--freeze", "ONNX"});
+  expect_user_error(kRun + "--output y", {"--output", "ONNX"});
 }
 TEST(Error, WeightsThatDoNotFit) {
   const ScratchFolder folder;
@@ -59,6 +59,16 @@ TEST(Error, WeightsThatDoNotFit) {
   expect_user_error(kRun + "--init-skip fc.", {"--init-skip", "--init"});
   write_text(file, "damaged");
   expect_user_error(kRun + "--init " + file, {"w.safetensors", "no safetensors file"});
+}
+TEST(Error, NamesThatNothingBeginsWith) {
+  expect_user_error(kRun + "--freeze conv9.", {"--freeze 'conv9.'", "no weight"});
+  expect_user_error(kRun + "--freeze stem,stage,fc", {"no weight that is trained"});
+}
+TEST(Error, NumbersOutOfRange) {
+  for (const char* flag : {"--batch 0", "--steps -4", "--steps 0", "--epochs 0", "--threads 100000", "--parts 0",
+                           "--weight-decay -1", "--clip-norm -1", "--warmup -1", "--save-every -1"})
+    expect_user_error(std::string("train cnn --data synthetic:64 --schedule in-order ") + flag,
+                      {std::string(flag).substr(0, std::string(flag).find(' '))});
 }
 TEST(Error, NothingToExport) {
   const ScratchFolder folder;

@@ -32,6 +32,8 @@ class Graph:
         return name
 
     def constant(self, name, values, dtype=np.int64):
+        if dtype is np.float32 and np.size(values) == 1:
+            name = "/" + name  # as PyTorch's exporter does; another name would be a weight's
         self.weights.append(numpy_helper.from_array(np.array(values, dtype=dtype), name))
         return name
 
@@ -70,7 +72,8 @@ def convolutions():
     g = Graph("N", 4, 4, 4)
     norm = [g.weight("b.weight", 4), g.weight("b.bias", 4), g.weight("b.running_mean", 4), g.weight("b.running_var", 4)]
     y = g.op("BatchNormalization", "x", *norm, epsilon=1e-3, momentum=0.8)
-    y = g.op("AveragePool", y, kernel_shape=[4, 4])
+    y = g.op("BatchNormalization", y, *norm)
+    y = g.op("Add", g.op("AveragePool", y, kernel_shape=[4, 4]), g.op("ReduceMean", y, g.constant("a", [2, 3])))
     g.save("batch_norm", g.op("Reshape", y, g.constant("s", [0, -1])))
 
 
@@ -164,11 +167,39 @@ def attention(name, mask):
     g.save(name, g.op("MatMul", g.op("Reshape", y, g.constant("t", [0, 0, 4])), g.weight("o", 4, 3)))
 
 
+def joined_attention():
+    # One product for q, k and v, taken apart after.
+    g = Graph("N", 3, 4)
+    parts = g.op("Split", g.op("MatMul", "x", g.weight("w", 4, 12)), outputs=["q", "k", "v"], axis=2, num_outputs=3)
+    shape = g.constant("s", [0, 0, 2, 2])
+    q, k, v = (g.op("Transpose", g.op("Reshape", p, shape), perm=[0, 2, 1, 3]) for p in parts)
+    scores = g.op("Mul", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2])), g.constant("d", 0.5, np.float32))
+    y = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores), v), perm=[0, 2, 1, 3])
+    g.save("attention_joined", g.op("Reshape", y, g.constant("t", [0, 0, 4])))
+
+    # PyTorch's MultiheadAttention: positions first, the batch of 2 and the heads in one dimension.
+    g = Graph(2, 3, 4)
+    y = g.op("Transpose", "x", perm=[1, 0, 2])
+    shape = g.constant("s", [3, 4, 2])
+    q, k, v = (g.op("Transpose", g.op("Reshape", g.op("MatMul", y, g.weight(n, 4, 4)), shape), perm=[1, 0, 2])
+               for n in ("q", "k", "v"))
+    p = g.op("Softmax", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 2, 1])))
+    y = g.op("Reshape", g.op("Transpose", g.op("MatMul", p, v), perm=[1, 0, 2]), g.constant("r", [6, 4]))
+    y = g.op("Gemm", y, g.weight("o.weight", 4, 4), transB=1)
+    y = g.op("Add", g.op("Reshape", y, g.constant("t", [3, 2, 4])), g.weight("o.bias", 4))
+    g.save("attention_positions_first", g.op("Transpose", y, perm=[1, 0, 2]))
+
+
 def embeddings():
     g = Graph("N", 4, kind=INT64)
     y = g.op("Gather", g.weight("e.weight", 5, 3), "x")
     y = g.op("Add", y, g.op("Gather", g.weight("p.weight", 4, 3), g.constant("i", [[0, 1, 2, 3]])))
     g.save("embedding", g.op("MatMul", y, g.weight("h", 3, 5)))
+
+    # The last layer has the embedding's weight.
+    g = Graph("N", 2, kind=INT64)
+    y = g.op("Gather", g.weight("e.weight", 5, 3), "x")
+    g.save("tied", g.op("MatMul", y, g.op("Transpose", "e.weight")))
 
     g = Graph("N", 4, 1, kind=INT64)
     g.save("gather_nd", g.op("GatherND", g.weight("e.weight", 5, 3), "x"))
@@ -251,6 +282,19 @@ def elementwise():
     c = g.op("Clip", g.op("Add", y, g.constant("t", 3, np.float32)), g.constant("z", 0, np.float32), six)
     g.save("formulas", g.op("Div", g.op("Mul", y, c), six))
 
+    # gelu by tanh in both of its forms, and mish.
+    g = Graph("N", 4)
+    number = lambda name, value: g.constant(name, value, np.float32)
+    one, half, root, small = number("one", 1), number("h", 0.5), number("r", (2 / np.pi) ** 0.5), number("s", 0.044715)
+    cubic = g.op("Add", "x", g.op("Mul", small, g.op("Pow", "x", number("three", 3))))
+    gate = g.op("Add", g.op("Tanh", g.op("Mul", cubic, root)), one)
+    y = g.op("Mul", g.op("Mul", "x", half), gate)
+    square = g.op("Add", g.op("Mul", g.op("Mul", y, small), y), one)
+    gate = g.op("Add", g.op("Tanh", g.op("Mul", g.op("Mul", y, root), square)), one)
+    y = g.op("Mul", g.op("Mul", half, y), gate)
+    y = g.op("Mul", y, g.op("HardSigmoid", y, alpha=1 / 6))
+    g.save("formulas_tanh", g.op("Mul", y, g.op("Tanh", g.op("Softplus", y))))
+
     g = Graph("N", 4)
     y = g.op("Mul", "x", g.constant("c", [1, 2, 3, 4], np.float32))
     known = g.constant("m", [True, False, True, True], np.bool_)
@@ -301,6 +345,12 @@ def provenance():
     y = g.op("Add", g.weight("e.0.fc.bias", 4), y, name="/e/e.0/fc/Add")
     g.save("node_names", g.op("MatMul", y, g.weight("onnx::MatMul_2", 4, 2), name="/head/MatMul"))
 
+    # Numbers beyond any weight's are none that train.
+    g = Graph("N", 4)
+    far = g.constant("far", np.full((4, 4), 1e5), np.float32)
+    y = g.op("Gemm", "x", far, g.constant("farther", np.full(4, 1e6), np.float32), transB=1)
+    g.save("untrained", g.op("MatMul", y, g.weight("head", 4, 2)))
+
     g = Graph("N", 4)
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
     inner = [helper.make_node("MatMul", ["a", "b"], ["m"]), helper.make_node("LeakyRelu", ["m"], ["r"])]
@@ -338,6 +388,7 @@ def main():
     recurrent()
     for name, mask in (("attention", ""), ("attention_causal", "add"), ("attention_where", "where")):
         attention(name, mask)
+    joined_attention()
     embeddings()
     movement()
     elementwise()

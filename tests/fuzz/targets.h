@@ -63,7 +63,9 @@ inline std::string feed_onnx(std::string_view bytes) {
 
 // All of an import: to the graph that training begins with.
 inline std::string feed_import(std::string_view bytes) {
-  ImportOptions options{.settings = ModelSettings({{"batch", 3}}), .most_constants = kMostConstants};
+  const ImportOptions options{.settings = ModelSettings({{"batch", 3}}),
+                              .loss = bytes.size() % 2 == 0 ? "cross-entropy" : "mse",
+                              .most_constants = kMostConstants};
   return error_of([&] {
     Network network = import_onnx(std::make_shared<const std::string>(bytes), "/nowhere/fuzz.onnx", options);
     recognise(std::move(network.graph));

@@ -33,11 +33,10 @@ void check_seeds(const std::string& format, Feed feed) {
   }
 }
 
-// Regressions and all seeds cut short anywhere: refused or read, but no other exception.
+// Regressions, what the fuzzers found, and all seeds cut short anywhere: refused or read, but no other exception.
 void check_damage(const std::string& format, Feed feed) {
-  for (const std::filesystem::path& file : files_in("regressions/" + format)) {
-    EXPECT_NO_THROW(feed(read_file(file))) << file;
-  }
+  for (const char* folder : {"regressions/", "found/"})
+    for (const std::filesystem::path& file : files_in(folder + format)) EXPECT_NO_THROW(feed(read_file(file))) << file;
   for (const std::filesystem::path& seed : files_in("corpus/" + format)) {
     const std::string content = read_file(seed);
     for (std::size_t length = 0; length < content.size(); ++length) {

@@ -153,10 +153,22 @@ TEST(OnnxImport, AMaskIsNoWeight) {
   EXPECT_EQ(n.graph.constants.size(), 1u);
 }
 
-TEST(OnnxImport, FrozenWeightsAreConstants) {
-  const Network n = imported(linear_model(), {.frozen = {"fc.w"}});
-  EXPECT_EQ(weights_of(n.graph), (std::vector<std::string>{"fc.bias[4]"}));
-  EXPECT_EQ(n.graph.constants.size(), 1u);
+TEST(OnnxImport, WeightsCanBeFrozen) {
+  Network n = imported(linear_model());
+  freeze(n.graph, {"fc.w"});
+  EXPECT_TRUE(n.graph.parameters[0].is_frozen);
+  EXPECT_FALSE(n.graph.parameters[1].is_frozen);
+  EXPECT_THROW(freeze(n.graph, {"conv"}), UserError);
+}
+
+TEST(OnnxImport, AParameterOfOneNumberIsTrained) {
+  write::ModelParts parts = linear_model();
+  parts.nodes.push_back(node("Mul", {"y", "scale"}, {"z"}));
+  parts.nodes.push_back(node("Mul", {"z", "onnx::Mul_4"}, {"w"}));
+  parts.initializers.push_back(write::tensor<float>("scale", {}, {1.5f}));
+  parts.initializers.push_back(write::tensor<float>("onnx::Mul_4", {}, {0.5f}));
+  parts.outputs = {write::value("w", {"batch", 4})};
+  EXPECT_EQ(weights_of(imported(parts).graph).back(), "scale[1]");
 }
 
 TEST(OnnxImport, ShapeArithmeticIsDoneBeforehand) {
@@ -262,6 +274,20 @@ TEST(OnnxImportErrors, ShapesThatDoNotFit) {
   parts.initializers[1] = weight("fc.bias", {3});
   parts.nodes[0] = node("Conv", {"x", "fc.weight", "fc.bias"}, {"y"}, {}, "conv");
   expect_words(error_of(parts), {"conv"});
+}
+
+TEST(OnnxImportErrors, PlacesOutsideATable) {
+  write::ModelParts parts = language_model();
+  parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
+  parts.nodes.push_back(node("Gather", {"wpe.weight", "positions"}, {"p"}, {}, "wpe"));
+  parts.nodes.push_back(node("Add", {"e", "p"}, {"sum"}));
+  parts.nodes[1] = node("MatMul", {"sum", "onnx::MatMul_9"}, {"y"}, {}, "/head/MatMul");
+  std::rotate(parts.nodes.begin() + 1, parts.nodes.begin() + 2, parts.nodes.end());
+  parts.initializers.push_back(weight("wpe.weight", {5, 3}));
+  parts.initializers.push_back(integers("positions", {0, 1, 2, 3, -1}));
+  EXPECT_EQ(error_of(parts), "");
+  parts.initializers.back() = integers("positions", {0, 1, 2, 3, 5});
+  expect_words(error_of(parts), {"Gather 'wpe'", "index 5 into 5 rows"});
 }
 
 TEST(OnnxImportErrors, AnOutputWithoutWeightsOrInput) {

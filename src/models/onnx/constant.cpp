@@ -5,25 +5,12 @@
 #include <cstring>
 
 #include "base/bf16.h"
+#include "base/half.h"
 #include "models/onnx/dims.h"
 #include "models/onnx/fold.h"
 
 namespace overtake::onnx {
 namespace {
-
-// IEEE half precision: a sign, 5 bits of exponent with bias 15, 10 bits of fraction.
-double from_half(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
-  double magnitude;
-  if (exponent == 0x1f) {
-    magnitude = fraction == 0 ? INFINITY : NAN;
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(fraction, -24);
-  } else {
-    magnitude = std::ldexp(fraction + 0x400, exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
 
 // The elements of `bytes`, which need not be aligned, as numbers of type Stored; each through `convert`.
 template <class Stored, class Value, class Convert>
@@ -87,7 +74,8 @@ Constant read_constant(const Tensor& tensor, Budget& budget, const std::string& 
       read_values<double>(tensor.bytes, constant.reals, [](double x) { return x; });
       break;
     case ElementType::f16:
-      read_values<std::uint16_t>(tensor.bytes, constant.reals, from_half);
+      read_values<std::uint16_t>(tensor.bytes, constant.reals,
+                                 [](std::uint16_t x) { return static_cast<double>(half_to_float(x)); });
       break;
     case ElementType::bf16:
       read_values<bf16>(tensor.bytes, constant.reals, [](bf16 x) { return static_cast<double>(to_float(x)); });

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/onnx/dims.h"
 #include "models/onnx/importer.h"
+#include "models/onnx/printable.h"
 
 namespace overtake {
 namespace onnx {
@@ -50,7 +51,7 @@ Importer::Importer(const File& file, const ImportOptions& options, BatchPlaces& 
       is_probe_(probe),
       budget_(file.bytes, options.most_constants),
       model_(file_name(file.path), 1) {
-  has_origins_ = std::ranges::any_of(file.nodes, [](const Node& n) { return !n.origin.empty(); });
+  look_at_uses();
 }
 
 // The batch and the symbolic dimensions. The first dimension of the first input is the batch.
@@ -60,7 +61,7 @@ void Importer::read_settings() {
   for (const ValueInfo& input : file_.inputs) {
     if (!input.has_shape)
       fail_user("{}: input '{}' has no shape; export it with one (dynamic_axes may name dimensions)", file_.path,
-                input.name);
+                printable(input.name));
     for (const Dimension& d : input.dims)
       if (d.value < 0 && !d.symbol.empty()) symbols_[d.symbol] = 0;
   }
@@ -72,7 +73,7 @@ void Importer::read_settings() {
   for (const auto& [name, value] : options_.settings.all()) {
     const auto number = static_cast<std::int64_t>(value);
     if (!(value >= 1 && value <= static_cast<double>(kMostDim)) || static_cast<double>(number) != value)
-      fail_user("{}: {} = {}; dimensions are whole numbers of at least 1", file_.path, name, value);
+      fail_user("{}: {} = {}; dimensions are whole numbers of at least 1 and below 2^31", file_.path, name, value);
     if (name == "batch" || name == batch_symbol) {
       batch_ = number;
     } else if (symbols_.contains(name)) {
@@ -98,11 +99,11 @@ void Importer::add_inputs() {
       std::int64_t size = d.value >= 0 ? d.value : d.symbol.empty() ? 0 : symbols_[d.symbol];
       if (i == 0 && (d.value < 0 || d.value == exported_batch_)) size = batch_;
       if (size == 0 && !d.symbol.empty())
-        fail_user("{}: dimension '{}' of input '{}' is not known; give it with --set {}=N", file_.path, d.symbol,
-                  input.name, d.symbol);
+        fail_user("{}: dimension '{}' of input '{}' is not known; give it with --set {}=N", file_.path,
+                  printable(d.symbol), printable(input.name), printable(d.symbol));
       if (size < 1 || size > kMostDim)
         fail_user("{}: dimension {} of input '{}' is not known; export it with a size or a name", file_.path, i,
-                  input.name);
+                  printable(input.name));
       dims.push_back(size);
     }
     const std::vector<std::int64_t> sample(dims.begin() + (dims.empty() ? 0 : 1), dims.end());
@@ -129,17 +130,17 @@ void Importer::add_inputs() {
       fail_user(
           "{}: input '{}' is a second one; data sources feed one input (besides attention_mask, token_type_ids "
           "and position_ids), so export the model with a single one",
-          file_.path, input.name);
+          file_.path, printable(input.name));
     has_primary = true;
     if (dims.empty())
-      fail_user("{}: input '{}' has no dimensions; the first must be the batch", file_.path, input.name);
+      fail_user("{}: input '{}' has no dimensions; the first must be the batch", file_.path, printable(input.name));
     check_dims(dims);
     if (is_real(input.type))
       give(input.name, model_.input(sample));
     else if (input.type == ElementType::i64 || input.type == ElementType::i32)
       give(input.name, model_.tokens(sample));
     else
-      fail_user("{}: input '{}' is of type {}; it must be float or integer", file_.path, input.name,
+      fail_user("{}: input '{}' is of type {}; it must be float or integer", file_.path, printable(input.name),
                 to_string(input.type));
   }
   if (!has_primary) fail_user("{}: no input for data was found among its inputs", file_.path);
@@ -148,10 +149,8 @@ void Importer::add_inputs() {
 void Importer::add_initializers() {
   for (const Tensor& t : file_.initializers) {
     Item& x = items_[t.name];
-    const bool is_scalar = t.dims.empty() || (t.dims.size() == 1 && t.dims[0] == 1);
     const bool has_values = std::ranges::all_of(t.dims, [](std::int64_t d) { return d > 0; });
-    const bool is_number = is_scalar && (is_generated_name(t.name) || t.name.find('.') == std::string::npos);
-    if (is_real(t.type) && has_values && !is_number) {
+    if (is_real(t.type) && has_values && !is_number(t)) {
       x.kind = Item::Kind::weight;
       x.tensor = &t;
     } else if (needed_.contains(t.name) && t.type != ElementType::text) {
@@ -169,13 +168,21 @@ void Importer::find_needed() {
   std::vector<std::string> names;
   for (const ValueInfo& out : file_.outputs) names.push_back(out.name);
   if (std::ranges::find(names, output_) == names.end())
-    fail_user("{}: it has no output '{}'; it has {}", file_.path, output_, fmt::join(names, ", "));
+    fail_user("{}: it has no output '{}'; it has {}", file_.path, printable(output_), fmt::join(names, ", "));
   needed_.insert(output_);
   for (std::size_t i = file_.nodes.size(); i-- > 0;) {
     const Node& node = file_.nodes[i];
     if (std::ranges::any_of(node.outputs, [&](const std::string& name) { return needed_.contains(name); }))
       needed_.insert(node.inputs.begin(), node.inputs.end());
     needed_.erase("");  // an input that is absent
+  }
+}
+
+std::vector<Constant> Importer::computed(const Node& node, std::span<const Constant* const> inputs) {
+  try {
+    return fold(node, inputs, file_.opset, budget_);
+  } catch (const UserError& e) {
+    fail_user("{}: {}", file_.path, e.what());
   }
 }
 
@@ -203,7 +210,7 @@ void Importer::process(const Node& node) {
       known[0] = std::make_shared<const Constant>(without_equal_rows(*known[0]));
       inputs[0] = known[0].get();
     }
-    std::vector<Constant> results = fold(node, inputs, file_.opset, budget_);
+    std::vector<Constant> results = computed(node, inputs);
     for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
       if (!node.outputs[i].empty()) give(node.outputs[i], std::move(results[i]));
     return;
@@ -229,7 +236,7 @@ void Importer::process(const Node& node) {
 
 Item& Importer::item(const std::string& name) {
   const auto it = items_.find(name);
-  if (it == items_.end()) fail_user("{}: value '{}' is used but nothing makes it", file_.path, name);
+  if (it == items_.end()) fail_user("{}: value '{}' is used but nothing makes it", file_.path, printable(name));
   return it->second;
 }
 
@@ -277,7 +284,7 @@ std::shared_ptr<const Constant> Importer::known_of(Item& x, int depth) {
     if (!name.empty() && held.back() == nullptr) return nullptr;
     inputs.push_back(held.back().get());
   }
-  std::vector<Constant> results = fold(node, inputs, file_.opset, budget_);
+  std::vector<Constant> results = computed(node, inputs);
   for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
     if (const auto it = items_.find(node.outputs[i]); it != items_.end())
       it->second.known = std::make_shared<const Constant>(std::move(results[i]));
@@ -304,14 +311,14 @@ void Importer::add_loss(Value output) {
   const Shape s = model_.shape(output);
   if (s[0] != batch_)
     fail_user("{}: output '{}' is {}, but the batch is {}; export the model with a dynamic batch dimension", file_.path,
-              output_, to_string(s), batch_);
+              printable(output_), to_string(s), batch_);
   if (options_.loss == "mse") {
     model_.mean_squared_error(output);
   } else if (options_.loss != "cross-entropy") {
     fail_user("--loss {}: no such loss; choose cross-entropy or mse", options_.loss);
   } else if (s.rank < 2) {
     fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use --loss mse, or --output", file_.path,
-              output_, to_string(s));
+              printable(output_), to_string(s));
   } else {
     // Maps of classes are [N, C, H, W] in PyTorch; scores of positions have their classes last.
     model_.cross_entropy(s.rank == 4 ? model_.transpose(output, {0, 2, 3, 1}) : output);
@@ -341,7 +348,8 @@ Network Importer::run() {
   if (!unsupported_.empty()) fail_unsupported();
   Item& out = item(output_);
   if (out.kind != Item::Kind::runtime)
-    fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path, output_);
+    fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path,
+              printable(output_));
   add_loss(out.value);
   return {std::move(model_).finish(), std::move(values_)};
 }

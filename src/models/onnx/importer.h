@@ -67,8 +67,8 @@ class Importer {
   std::vector<std::int64_t> dims_of(const Item& item) const;
   // A tensor of the model for an operand of `node`: weights that train become parameters, what is known a constant.
   Value value_of(Item& item, const Node& node, const char* role);
-  // As int32, for embeddings.
-  Value indices_of(Item& item, const Node& node);
+  // As int32, for embeddings of so many rows; known ones are checked.
+  Value indices_of(Item& item, const Node& node, std::int64_t rows);
   // Values that are known, or can be computed from the file's weights; null if not.
   std::shared_ptr<const Constant> known_of(Item& item) { return known_of(item, 0); }
 
@@ -102,10 +102,13 @@ class Importer {
   void add_inputs();
   void add_initializers();
   void find_needed();
+  std::vector<Constant> computed(const Node& node, std::span<const Constant* const> inputs);
   void process(const Node& node);
   void inherit_outer(const Node& node);
   bool is_trained(const Item& item, const Node& node, std::size_t place);
   bool has_weight_values(const Tensor& tensor);
+  void look_at_uses();
+  bool is_number(const Tensor& tensor) const;
   Value constant_value(const Constant& constant, const std::string& name);
   Constant without_equal_rows(const Constant& constant) const;
   NamedTensor without_repeats(NamedTensor tensor) const;
@@ -125,7 +128,8 @@ class Importer {
   std::map<std::string, std::int64_t> symbols_;
   Model model_;
   std::unordered_map<std::string, Item> items_;
-  std::unordered_map<std::string, Value> parameters_;
+  std::unordered_map<std::string, Value> parameters_;  // and states
+  std::set<BufferId> states_;                          // written by their layers, so no one else's weights
   std::vector<NamedTensor> values_;
   std::map<BufferId, NamedTensor> tables_;  // embeddings, for layers that share theirs
   std::unordered_map<const Tensor*, NamedTensor> transposed_;
@@ -136,6 +140,8 @@ class Importer {
   std::string output_;
   std::vector<std::string> unsupported_;
   bool has_origins_ = false;  // made by the exporter that records them
+  std::unordered_map<std::string, int> uses_;
+  std::set<std::string> called_;  // parameters that recorded calls name
 };
 
 // One node being lowered.

@@ -153,8 +153,17 @@ void cast(Call& c) {
   const auto to = static_cast<ElementType>(c.node.integer("to", static_cast<std::int64_t>(ElementType::f32)));
   const bool to_real =
       to == ElementType::f32 || to == ElementType::f16 || to == ElementType::bf16 || to == ElementType::f64;
-  const bool is_weight = x.kind == Item::Kind::weight;
-  if (is_weight || c.node.op == "CastLike") return c.pass(0);
+  if (x.kind == Item::Kind::known && c.node.op == "CastLike") {  // beside a tensor, which is of floats
+    const Node to_float{.name = c.node.name,
+                        .op = "Cast",
+                        .inputs = {""},
+                        .outputs = c.node.outputs,
+                        .attributes = {{.name = "to", .kind = Attribute::Kind::integer, .integer = 1}}};
+    const Constant* input = x.known.get();
+    return c.importer.give(c.node.outputs.at(0),
+                           std::move(fold(to_float, {&input, 1}, c.importer.file().opset, c.importer.budget())[0]));
+  }
+  if (x.kind == Item::Kind::weight || c.node.op == "CastLike") return c.pass(0);
   const bool from_real = x.kind == Item::Kind::runtime && c.model().dtype(x.value) == DType::f32;
   if (to_real != from_real) fail_unsupported_node("between real and whole numbers");
   c.pass(0);

@@ -148,7 +148,7 @@ void concat(Call& c) {
   for (Value& x : parts) {
     // One row for all samples, made from equal ones.
     Dims dims = c.dims_of(x);
-    if (!c.importer.changes_batch() || axis == 0 || dims[0] != 1 || rows != c.importer.batch()) continue;
+    if (axis == 0 || dims[0] != 1 || rows != c.importer.batch()) continue;
     dims[0] = rows;
     if (rows > 1) x = c.model().expand(x, dims, c.name());
   }
@@ -250,8 +250,8 @@ void gather(Call& c) {
   Item& data = c.item(0);
   if (data.kind == Item::Kind::weight && axis == 0 && from.size() == 2 && !data.is_transposed) {
     const Dims index_dims = c.dims(1);
-    const Value y =
-        c.model().embedding(c.importer.indices_of(c.item(1), c.node), c.importer.table(data, c.node), c.name());
+    const Value y = c.model().embedding(c.importer.indices_of(c.item(1), c.node, from[0]),
+                                        c.importer.table(data, c.node), c.name());
     return c.give(index_dims.empty() ? c.reshaped(y, {from[1]}) : y);
   }
   const Constant& indices = c.known(1, "indices");
@@ -282,7 +282,7 @@ void gather_nd(Call& c) {
   if (data.kind != Item::Kind::weight || from.size() != 2 || data.is_transposed || tuples.empty() ||
       tuples.back() != 1 || c.node.integer("batch_dims", 0) != 0)
     fail_unsupported_node("other than rows of a weight");
-  const Value indices = c.importer.indices_of(c.item(1), c.node);
+  const Value indices = c.importer.indices_of(c.item(1), c.node, from[0]);
   const Value y = c.model().embedding(indices, c.importer.table(data, c.node), c.name());  // [..., 1, width]
   tuples.back() = from[1];
   c.give(c.reshaped(y, tuples));

@@ -113,6 +113,22 @@ Constant first_of_equal(Constant c, std::size_t axis) {
 
 }  // namespace
 
+// Counts who uses each stored tensor, and collects what the recorded calls name.
+void Importer::look_at_uses() {
+  for (const Node& node : file_.nodes) {
+    for (const std::string& input : node.inputs) ++uses_[input];
+    for (std::string& name : parameters_of_call(node.origin)) called_.insert(std::move(name));
+    has_origins_ = has_origins_ || !node.origin.empty();
+  }
+}
+
+// A number of the formula, and not a parameter of one element.
+bool Importer::is_number(const Tensor& t) const {
+  const bool is_one = t.dims.empty() || (t.dims.size() == 1 && t.dims[0] == 1);
+  if (!is_one) return false;
+  return is_generated_name(t.name) || (has_origins_ && !contains(t.name, ".") && !called_.contains(mangled(t.name)));
+}
+
 bool Importer::is_generated_name(const std::string& name) const {
   if (name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("Constant") || name.starts_with("val_"))
     return true;
@@ -139,8 +155,6 @@ bool Importer::has_weight_values(const Tensor& t) {
 bool Importer::is_trained(const Item& x, const Node& node, std::size_t place) {
   if (x.kind != Item::Kind::weight) return false;
   const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
-  if (std::ranges::any_of(options_.frozen, [&](const std::string& prefix) { return name.starts_with(prefix); }))
-    return false;
   if (!has_weight_values(*x.tensor)) return false;
   if (is_weight_place(node, place) || !is_generated_name(name)) return true;
   return contains(node.origin, "%p_") || is_lookup(name) || name.starts_with("onnx::");
@@ -155,7 +169,8 @@ std::string Importer::layer_name(const Node& node) const {
 std::string Importer::parameter_name(const Item& x, const Node& node, const std::string& role) const {
   const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
   const std::vector<std::string> called = parameters_of_call(node.origin);
-  if (std::ranges::find(called, mangled(base)) != called.end()) return base;
+  const bool is_shared = uses_.at(x.tensor->name) > 1;  // perhaps by modules that have equal ones
+  if (!is_generated_name(base) && (!is_shared || std::ranges::find(called, mangled(base)) != called.end())) return base;
   // The module's own parameter of that role.
   const std::string prefix = node.scope.empty() ? "" : mangled(node.scope) + "_";
   std::vector<std::string> own;
@@ -174,7 +189,8 @@ std::string Importer::parameter_name(const Item& x, const Node& node, const std:
 Value Importer::parameter(const std::string& name, const Shape& shape, NamedTensor values, bool stored_transposed) {
   std::string unique = name;
   for (int i = 1; parameters_.contains(unique); ++i) {
-    if (model_.shape(parameters_[unique]) == shape) return parameters_[unique];
+    const Value known = parameters_[unique];
+    if (model_.shape(known) == shape && !states_.contains(known.id)) return known;
     unique = fmt::format("{}.{}", name, i);
   }
   values.name = unique;
@@ -263,6 +279,7 @@ Value Importer::state(Item& x, const Node& node, const char* role, const Shape& 
     values.push_back(static_cast<float>(known->real_at(i)));
   const Value v = model_.state(shape, {}, name);
   parameters_[name] = v;
+  states_.insert(v.id);
   values_.push_back(owning_tensor(name, StoredType::f32, {shape.span().begin(), shape.span().end()},
                                   std::as_bytes(std::span(values))));
   return v;
@@ -304,7 +321,7 @@ Value Importer::value_of(Item& x, const Node& node, const char* role) {
   }
 }
 
-Value Importer::indices_of(Item& x, const Node& node) {
+Value Importer::indices_of(Item& x, const Node& node, std::int64_t rows) {
   if (x.kind == Item::Kind::runtime) {
     if (model_.dtype(x.value) != DType::i32) fail_unsupported_node("indices that are no token ids");
     return x.value;
@@ -315,8 +332,8 @@ Value Importer::indices_of(Item& x, const Node& node) {
   const Constant c = without_equal_rows(*known);
   std::vector<std::int32_t> values;
   for (const std::int64_t i : c.integers) {
-    if (i < 0 || i >= (std::int64_t{1} << 31)) fail_unsupported_node("index {}", i);
-    values.push_back(static_cast<std::int32_t>(i));
+    if (i < -rows || i >= rows) fail_unsupported_node("index {} into {} rows", i, rows);
+    values.push_back(static_cast<std::int32_t>(i < 0 ? i + rows : i));
   }
   return model_.constant(shape_of(c.dims), values, fmt::format("{}.indices", layer_name(node)));
 }

@@ -1,0 +1,80 @@
+#pragma once
+// A thread for each pack of channels of each pixel of channels-last images. For .cu files only.
+
+#include "kernels/cuda/access.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace overtake::cuda::access {
+
+inline constexpr int kPixelThreads = 256;  // eight blocks fill an SM
+
+// Where a thread's pack is: image, row, column, first channel.
+struct PixelPlace {
+  std::int64_t image;
+  int row, column, channel;
+};
+
+// Images of height x width pixels of channel packs.
+struct PixelGrid {
+  Divisor packs, width, height;
+  std::uint32_t count;  // of packs in all images
+
+  PixelGrid(std::int64_t images, std::int64_t rows, std::int64_t columns, std::int64_t channel_packs)
+      : packs(static_cast<std::uint32_t>(channel_packs)),
+        width(static_cast<std::uint32_t>(columns)),
+        height(static_cast<std::uint32_t>(rows)) {
+    const std::int64_t all = images * rows * columns * channel_packs;
+    require(all < (std::int64_t{1} << 31), "pool: more than 2^31 packs of channels");
+    count = static_cast<std::uint32_t>(all);
+  }
+
+  template <int pack_width>
+  __device__ PixelPlace place(std::uint32_t index) const {
+    const auto [pixel, pack] = packs.divide(index);
+    const auto [line, column] = width.divide(pixel);
+    const auto [image, row] = height.divide(line);
+    return {image, static_cast<int>(row), static_cast<int>(column), static_cast<int>(pack) * pack_width};
+  }
+};
+
+// One pack per thread, as for_each_pixel says.
+template <int width, class F, class T>
+__global__ void __launch_bounds__(kPixelThreads, 4) pixels_kernel(F f, PixelGrid grid, T* to) {
+  const std::uint32_t index = blockIdx.x * kPixelThreads + threadIdx.x;
+  if (index >= grid.count) return;
+  float values[width];
+  f.template at<width>(grid.place<width>(index), index, values);
+  Pack<T, width> pack;
+#pragma unroll
+  for (int i = 0; i < width; ++i) pack.at[i] = narrow<T>(values[i]);
+  store_pack(to + static_cast<std::int64_t>(index) * width, pack);
+}
+
+// to: [images][rows][columns][channels]. f.at<width>(place, index, values) computes the `width` channels at a place,
+// index being the number of the pack.
+template <class F, class T>
+void for_each_pixel(cudaStream_t stream, const char* name, const F& f, T* to, std::int64_t images, std::int64_t rows,
+                    std::int64_t columns, std::int64_t channels) {
+  const auto run = [&](auto width) {
+    const PixelGrid grid(images, rows, columns, channels / width);
+    if (grid.count == 0) return;
+    const unsigned blocks = grid_blocks(name, parts(grid.count, kPixelThreads));
+    pixels_kernel<width><<<blocks, kPixelThreads, 0, stream>>>(f, grid, to);
+    check_launch(name);
+  };
+  constexpr int width = kPackWidth<T>;
+  channels % width == 0 ? run(std::integral_constant<int, width>{}) : run(std::integral_constant<int, 1>{});
+}
+
+struct PixelRange {
+  int begin, end;
+};
+
+// sum[i] += factor * pack[i].
+template <int width, class T>
+__device__ inline void add_scaled(const Pack<T, width>& pack, float factor, float (&sum)[width]) {
+#pragma unroll
+  for (int i = 0; i < width; ++i) sum[i] += widen(pack.at[i]) * factor;
+}
+
+}  // namespace overtake::cuda::access

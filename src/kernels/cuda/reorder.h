@@ -1,0 +1,21 @@
+#pragma once
+// The same tensor in another layout, and in another element type on the way, on the GPU: kernels/cpu/reorder.h without
+// blocked layouts, which only CPU kernels use.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/bf16.h"
+#include "base/layout.h"
+
+namespace overtake::cuda {
+
+// to = from in another layout, neither of them blocked. From, To: float or bf16. Only enqueues; arrays start at 16-byte
+// boundaries.
+template <class From, class To>
+void reorder(cudaStream_t stream, const From* from, const Layout& from_layout, To* to, const Layout& to_layout,
+             std::span<const std::int64_t> dims);
+
+}  // namespace overtake::cuda
