@@ -1,11 +1,12 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup build train test check sanitize sanitize-fast bench format clean
+.PHONY: help setup build train test check sanitize sanitize-fast cuda bench format clean
 OVERTAKE := build/release/overtake
 
 help:
 	@echo "make train     install, build, train a small CNN on Fashion-MNIST, compare schedules"
 	@echo "make test      install, build, run all checks and tests"
 	@echo "make sanitize  all tests under ASan + UBSan, those with threads under TSan"
+	@echo "make cuda      build the CUDA kernels and run their tests, which skip where there is no GPU"
 	@echo "make build     install, build $(OVERTAKE)"
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
 	@echo "make format    clang-format all sources"
@@ -45,6 +46,11 @@ sanitize: setup
 	cmake --preset tsan
 	cmake --build --preset tsan --target test_unit test_backend
 	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane'
+
+cuda: setup
+	cmake --preset cuda
+	cmake --build --preset cuda --target test_cuda
+	ctest --test-dir build/cuda -L cuda --output-on-failure
 
 bench: build
 	bench/cpu/run.py --overtake $(OVERTAKE)

@@ -44,6 +44,8 @@ TaskId Graph::add_task(Kind kind, Op op, LayerId layer, AttrsId attrs_id, std::i
 }
 
 void Graph::set_operands(TaskId id, std::span<const BufferId> task_reads, std::span<const BufferId> task_writes) {
+  OVERTAKE_CHECK(task_reads.size() <= 0xffff && task_writes.size() <= 0xffff, "task {}: {} reads and {} writes", id,
+                 task_reads.size(), task_writes.size());
   // The spans may point into `operands` itself.
   std::vector<BufferId> both(task_reads.begin(), task_reads.end());
   both.insert(both.end(), task_writes.begin(), task_writes.end());

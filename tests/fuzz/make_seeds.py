@@ -64,7 +64,8 @@ def convolutions():
     g.save("conv2d", g.op("Flatten", y))
 
     g = Graph("N", 2, 9)
-    y = g.op("Conv", "x", g.weight("c.weight", 4, 1, 3), g.weight("c.bias", 4), group=2, auto_pad="SAME_LOWER", strides=[2])
+    weights = [g.weight("c.weight", 4, 1, 3), g.weight("c.bias", 4)]
+    y = g.op("Conv", "x", *weights, group=2, auto_pad="SAME_LOWER", strides=[2])
     y = g.op("AveragePool", y, kernel_shape=[2], strides=[2], pads=[1, 0], count_include_pad=1)
     y = g.op("HardSwish", y)
     g.save("conv1d", g.op("Flatten", g.op("GlobalAveragePool", y)))
@@ -122,7 +123,8 @@ def products():
     g = Graph("N", 2, 3, 4)
     y = g.op("MatMul", "x", g.weight("a", 1, 1, 4, 3))
     y = g.op("Gemm", g.op("Reshape", y, g.constant("s", [-1, 9])), g.op("Relu", g.weight("w", 9, 2)))
-    g.save("matmul_broadcast", g.op("Reshape", y, g.op("Concat", g.op("Shape", "x", end=1), g.constant("t", [-1]), axis=0)))
+    rows = g.op("Concat", g.op("Shape", "x", end=1), g.constant("t", [-1]), axis=0)
+    g.save("matmul_broadcast", g.op("Reshape", y, rows))
 
 
 def recurrent():
@@ -140,7 +142,8 @@ def recurrent():
     # As the newer exporter has it: weights put together from PyTorch's, batch first by layout.
     g = Graph("N", 3, 2)
     part = g.weight("l.weight_ih_l0", 8, 2)
-    sections = [g.op("Slice", part, g.constant(f"s{i}", [2 * i]), g.constant(f"e{i}", [2 * i + 2]), g.constant(f"a{i}", [0]))
+    zero = g.constant("z", [0])
+    sections = [g.op("Slice", part, g.constant(f"s{i}", [2 * i]), g.constant(f"e{i}", [2 * i + 2]), zero)
                 for i in (0, 3, 1, 2)]
     w = g.op("Unsqueeze", g.op("Concat", *sections, axis=0), g.constant("u", [0]))
     y = g.op("LSTM", "x", w, g.weight("r", 1, 8, 2), outputs=["y"], hidden_size=2, layout=1)
@@ -276,7 +279,8 @@ def elementwise():
     # gelu, silu and hard swish by their formulas.
     g = Graph("N", 4)
     e = g.op("Erf", g.op("Div", "x", g.constant("r", 2 ** 0.5, np.float32)))
-    y = g.op("Mul", g.op("Mul", "x", g.op("Add", e, g.constant("one", 1, np.float32))), g.constant("h", 0.5, np.float32))
+    gate = g.op("Add", e, g.constant("one", 1, np.float32))
+    y = g.op("Mul", g.op("Mul", "x", gate), g.constant("h", 0.5, np.float32))
     y = g.op("Mul", y, g.op("Sigmoid", y))
     six = g.constant("six", 6, np.float32)
     c = g.op("Clip", g.op("Add", y, g.constant("t", 3, np.float32)), g.constant("z", 0, np.float32), six)
@@ -331,7 +335,7 @@ def provenance():
     g = Graph("N", 4)
     meta = lambda scope, weight: {
         "pkg.torch.onnx.name_scopes": f"['', '{scope}', 'linear']",
-        "pkg.torch.onnx.fx_node": f"%linear = call_function[target=l](args = (%x, %p_{weight}_weight, %p_{weight}_bias))"}
+        "pkg.torch.onnx.fx_node": f"%l = call_function[target=l](args = (%x, %p_{weight}_weight, %p_{weight}_bias))"}
     y = g.op("Gemm", "x", g.weight("a.weight", 4, 4), g.weight("a.bias", 4), name="n0", transB=1, meta=meta("a", "a"))
     y = g.op("Gemm", y, g.weight("val_1", 4, 3), "a.bias", name="n1", meta=meta("b.c", "b_c"))
     g.weights[1].dims[0] = 3
@@ -355,7 +359,8 @@ def provenance():
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
     inner = [helper.make_node("MatMul", ["a", "b"], ["m"]), helper.make_node("LeakyRelu", ["m"], ["r"])]
     inner[1].attribute.append(helper.make_attribute_ref("alpha", AttributeProto.FLOAT, ref_attr_name="slope"))
-    outer = [helper.make_node("In", ["a", "b"], ["t"], domain="f", slope=0.1), helper.make_node("Add", ["t", "a"], ["r"])]
+    outer = [helper.make_node("In", ["a", "b"], ["t"], domain="f", slope=0.1),
+             helper.make_node("Add", ["t", "a"], ["r"])]
     g.functions = [helper.make_function("f", "In", ["a", "b"], ["r"], inner, imports, ["slope"]),
                    helper.make_function("f", "Out", ["a", "b"], ["r"], outer, imports)]
     y = g.op("Out", "x", g.weight("w", 4, 4), domain="f", name="l")

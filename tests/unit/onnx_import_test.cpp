@@ -171,6 +171,17 @@ TEST(OnnxImport, AParameterOfOneNumberIsTrained) {
   EXPECT_EQ(weights_of(imported(parts).graph).back(), "scale[1]");
 }
 
+TEST(OnnxImport, ABoundIsNoParameterWhateverItIsCalled) {
+  write::ModelParts parts = linear_model();
+  parts.nodes.push_back(node("Clip", {"y", "low", "high"}, {"z"}));
+  parts.initializers.push_back(write::tensor<float>("low", {}, {0.0f}));
+  parts.initializers.push_back(write::tensor<float>("high", {}, {6.0f}));
+  parts.outputs = {write::value("z", {"batch", 4})};
+  const Network n = imported(parts);
+  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::activation, Op::cross_entropy}));
+  EXPECT_EQ(n.graph.parameters.size(), 2u);
+}
+
 TEST(OnnxImport, ShapeArithmeticIsDoneBeforehand) {
   write::ModelParts parts = linear_model();
   parts.inputs = {write::value("image", {"batch", 2, 3})};

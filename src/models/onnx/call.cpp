@@ -40,6 +40,13 @@ std::optional<double> Call::scalar(std::size_t i) {
   return c.real_at(0);
 }
 
+std::optional<double> Call::setting(std::size_t i) {
+  if (!has(i)) return {};
+  const auto constant = importer.known_of(item(i));
+  if (constant == nullptr || constant->elements() != 1) return {};
+  return constant->real_at(0);
+}
+
 std::vector<std::int64_t> Call::sizes(const char* attribute, std::size_t count, std::int64_t fallback) {
   constexpr std::int64_t kMost = 1 << 20;
   const std::vector<std::int64_t> values = node.integers(attribute, std::vector<std::int64_t>(count, fallback));

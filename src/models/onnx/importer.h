@@ -163,8 +163,10 @@ class Call {
   // Unsupported, naming `what`, where it is not known.
   const Constant& known(std::size_t i, const char* what);
   std::vector<std::int64_t> integers(std::size_t i, const char* what);
-  // The number that an input of one element is; empty where it is something else.
+  // The number that an input of one element is; empty where it is something else, or a weight.
   std::optional<double> scalar(std::size_t i);
+  // The same at a place where no weight can be: an exponent, a bound, a rate.
+  std::optional<double> setting(std::size_t i);
   // Attributes that are sizes: user errors where they are out of all range.
   std::vector<std::int64_t> sizes(const char* attribute, std::size_t count, std::int64_t fallback);
   std::int64_t axis(std::int64_t given, std::size_t rank) const;

@@ -30,7 +30,7 @@ void div(Call& c) {
 }
 
 void pow(Call& c) {
-  const auto exponent = c.scalar(1);
+  const auto exponent = c.setting(1);
   const Value x = c.value(0);
   if (exponent == 1.0) return c.give(x);
   if (exponent == 2.0) return c.give(c.model().mul(x, x, c.name()));
@@ -84,7 +84,7 @@ void hard_sigmoid(Call& c) {
 void clip(Call& c) {
   const auto bound = [&](std::size_t i, double fallback) {
     if (!c.has(i)) return fallback;
-    const auto value = c.scalar(i);
+    const auto value = c.setting(i);
     if (!value) fail_unsupported_node("bounds that are not known");
     return std::clamp(*value, -kFar, kFar);
   };
@@ -110,7 +110,7 @@ void softmax(Call& c) {
 }
 
 void dropout(Call& c) {
-  const double ratio = c.has(1) ? c.scalar(1).value_or(-1) : static_cast<double>(c.node.real("ratio", 0.5f));
+  const double ratio = c.has(1) ? c.setting(1).value_or(-1) : static_cast<double>(c.node.real("ratio", 0.5f));
   const std::optional<double> training = c.has(2) ? c.scalar(2) : 0;
   if (!training) fail_unsupported_node("a training mode that is not known");
   const bool is_training = *training != 0;

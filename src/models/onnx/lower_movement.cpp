@@ -291,7 +291,7 @@ void gather_nd(Call& c) {
 void pad(Call& c) {
   if (c.node.text("mode", "constant") != "constant") fail_unsupported_node("a mode other than constant");
   const Dims pads = c.integers(1, "pads"), from = c.dims(0);
-  const double fill = c.has(2) ? c.scalar(2).value_or(1) : 0;
+  const double fill = c.has(2) ? c.setting(2).value_or(1) : 0;
   if (fill != 0) fail_unsupported_node("with other than zero");
   Dims axes(from.size());
   std::iota(axes.begin(), axes.end(), 0);
