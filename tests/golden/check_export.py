@@ -4,8 +4,8 @@
     tests/golden/check_export.py NAME FILE.safetensors
 
 NAME is a case of onnx_cases.py; FILE has its weights after the ten steps of the golden test. They are loaded into
-the PyTorch model with load_state_dict(strict=True), and every tensor is compared with PyTorch's own float32 training.
-Exits with 1 if one differs by more than a thousandth of its largest element.
+the PyTorch model with load_state_dict(strict=True); every tensor, and the outputs in evaluation mode, are compared with
+those of PyTorch's own float32 training. Exits with 1 if one differs by more than a thousandth of its largest element.
 """
 
 import argparse
@@ -14,9 +14,10 @@ import logging
 import warnings
 
 import torch
-from make_onnx_golden import FOLDER, model_of, train
+from make_onnx_golden import FOLDER, batch_of, model_of, train
 from onnx_cases import CASES
 from safetensors.torch import load_file
+from torch_setup import logits_of
 
 TOLERANCE = 1e-3
 
@@ -51,7 +52,8 @@ def main():
     case = CASES[arguments.name]
     model = model_of(case)
     model.load_state_dict(state_dict_of(arguments.file, arguments.name, model), strict=True)
-    expected = train(case, torch.float32)[0].state_dict()
+    reference = train(case, torch.float32)[0]
+    expected = reference.state_dict()
     worst = ("", 0.0)
     for key, tensor in model.state_dict().items():
         if not tensor.is_floating_point():
@@ -59,8 +61,14 @@ def main():
         error = ((tensor - expected[key]).abs().max() / expected[key].abs().max()).item()
         if not error <= worst[1]:  # a NaN is worse than anything
             worst = (key, error)
-    print(f"{arguments.name}: loaded strictly; the largest difference is {worst[1]:.1e}, in {worst[0]}")
-    raise SystemExit(0 if worst[1] <= TOLERANCE else 1)
+    inputs = batch_of(0, case, case.batch)[0]
+    with torch.no_grad():
+        ours, theirs = logits_of(model.eval(), inputs), logits_of(reference.eval(), inputs)
+    output = ((ours - theirs).abs().max() / theirs.abs().max()).item()
+    print(
+        f"{arguments.name}: loaded strictly; the largest difference is {worst[1]:.1e}, in {worst[0]}; outputs {output:.1e}"
+    )
+    raise SystemExit(0 if worst[1] <= TOLERANCE and output <= TOLERANCE else 1)
 
 
 if __name__ == "__main__":

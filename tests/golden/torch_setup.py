@@ -43,15 +43,18 @@ def start_states(model):
     return model
 
 
-def loss_of(model, inputs, labels):
-    """Mean cross entropy over samples or positions; numpy in."""
-    inputs, labels = torch.from_numpy(inputs), torch.from_numpy(labels)
+def logits_of(model, inputs):
+    """Scores per class; numpy in."""
+    inputs = torch.from_numpy(inputs)
     if inputs.is_floating_point():
         inputs = inputs.to(next(model.parameters()).dtype)
     logits = model(inputs)
-    if not isinstance(logits, torch.Tensor):  # Hugging Face's outputs, or a tuple of them
-        logits = logits[0]
-    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    return logits if isinstance(logits, torch.Tensor) else logits[0]  # Hugging Face's outputs, or a tuple of them
+
+
+def loss_of(model, inputs, labels):
+    """Mean cross entropy over samples or positions; numpy in."""
+    return F.cross_entropy(logits_of(model, inputs).flatten(0, -2), torch.from_numpy(labels).flatten())
 
 
 def gradients_of(model):
