@@ -1,5 +1,5 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup build train test check sanitize sanitize-fast cuda bench format clean
+.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-kernels bench format clean
 OVERTAKE := build/release/overtake
 
 help:
@@ -47,8 +47,12 @@ sanitize: setup
 	cmake --build --preset tsan --target test_unit test_backend
 	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane'
 
-cuda: setup
+# What CI compiles of the CUDA side.
+cuda-kernels: setup
 	cmake --preset cuda
+	cmake --build --preset cuda --target overtake_cuda_kernels
+
+cuda: cuda-kernels
 	cmake --build --preset cuda --target test_cuda
 	ctest --test-dir build/cuda -L cuda --output-on-failure
 

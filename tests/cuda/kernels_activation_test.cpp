@@ -1,7 +1,7 @@
 #include "kernels/cuda/activation.h"
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/block.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/block.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {

@@ -1,8 +1,8 @@
 #include "kernels/cuda/dropout.h"
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cpu/dropout.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {

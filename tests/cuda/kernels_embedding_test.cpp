@@ -1,7 +1,7 @@
 #include "kernels/cuda/embedding.h"
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/embedding.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {

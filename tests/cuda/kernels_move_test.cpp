@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cuda/reorder.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {

@@ -1,8 +1,8 @@
 #include "kernels/cuda/pool.h"
 
+#include "cuda/against_cpu.h"
 #include "kernels/cpu/adaptive_pool.h"
 #include "kernels/cuda/adaptive_pool.h"
-#include "tests/cuda/against_cpu.h"
 
 namespace overtake {
 namespace {
