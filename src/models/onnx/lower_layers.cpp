@@ -100,14 +100,12 @@ void pool(Call& c) {
   c.give(back_from_image(c, c.model().layer(is_max ? Op::max_pool : Op::avg_pool, {x}, attrs, c.name()), in.size()));
 }
 
-Value mean_of_image(Call& c, Value x) { return c.model().global_pool(x, c.name()); }
-
 void global_pool(Call& c) {
   const Dims in = c.dims(0);
   const Value x = as_image(c, c.value(0));
   Dims out(in.size(), 1);
   std::copy_n(in.begin(), 2, out.begin());
-  c.give(c.reshaped(mean_of_image(c, x), out));
+  c.give(c.reshaped(c.model().global_pool(x, c.name()), out));
 }
 
 void reduce(Call& c) {
@@ -128,7 +126,7 @@ void reduce(Call& c) {
   if (is_norm) x = c.model().mul(x, x, c.name());
   Value y;
   if (is_mean && in.size() == 4 && axes == Dims{2, 3})
-    y = mean_of_image(c, x);
+    y = c.model().global_pool(x, c.name());
   else
     y = is_mean ? c.model().reduce_mean(x, axes, c.name()) : c.model().reduce_sum(x, axes, c.name());
   if (is_norm) y = c.model().activation(y, "sqrt", c.name());
