@@ -11,7 +11,7 @@ struct PhiloxKey {
 };
 
 // Four independent 32-bit words for one 128-bit counter.
-inline std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t counter_low, std::uint64_t counter_high) {
+constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t counter_low, std::uint64_t counter_high) {
   std::uint32_t c0 = static_cast<std::uint32_t>(counter_low), c1 = static_cast<std::uint32_t>(counter_low >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(counter_high), c3 = static_cast<std::uint32_t>(counter_high >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -29,6 +29,6 @@ inline std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t counter_
 }
 
 // Uniform in [0, 1) with 24 random bits.
-inline float unit_float(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+constexpr float unit_float(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 }  // namespace overtake

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -15,10 +17,24 @@ namespace {
 constexpr std::int32_t kIgnore = -100;
 
 struct Shape {
-  std::int64_t rows, classes;
+  std::int64_t rows, classes, padding = 0;
+
+  std::int64_t width() const { return classes + padding; }
 };
 
-const std::vector<Shape> kShapes = {{1, 1}, {1, 3}, {7, 10}, {33, 17}, {64, 1000}, {3, 50257}};
+const std::vector<Shape> kShapes = {{1, 1},     {1, 3},     {7, 10},      {33, 17},  {64, 1000},
+                                    {3, 50257}, {7, 10, 1}, {33, 17, 15}, {3, 1, 7}, {4, 1000, 24}};
+
+// Random logits with NaN where rows are padded.
+template <class T>
+std::vector<T> random_logits(const Shape& s, std::uint32_t seed, float limit) {
+  std::vector<T> logits = random_tensor<T>(s.rows * s.width(), seed, -limit, limit);
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    const auto end = logits.begin() + (row + 1) * s.width();
+    std::fill(end - s.padding, end, from_float<T>(std::numeric_limits<float>::quiet_NaN()));
+  }
+  return logits;
+}
 
 // Random labels, every fifth row ignored.
 std::vector<std::int32_t> random_labels(const Shape& s) {
@@ -46,8 +62,8 @@ template <class T>
 void check_cross_entropy_forward() {
   for (const Shape& s : kShapes) {
     for (const float smoothing : {0.0f, 0.1f}) {
-      const CrossEntropy loss{s.classes, smoothing, kIgnore};
-      const auto logits = random_tensor<T>(s.rows * s.classes, 12, -5.0f, 5.0f);
+      const CrossEntropy loss{s.classes, s.width(), smoothing, kIgnore};
+      const auto logits = random_logits<T>(s, 12, 5.0f);
       const auto labels = random_labels(s);
       // loss, lse and correct side by side
       const auto rows = run_whole_and_split<float>(3 * s.rows, s.rows, [&](float* out, std::int64_t b, std::int64_t e) {
@@ -57,7 +73,7 @@ void check_cross_entropy_forward() {
       const std::vector<double> x = to_doubles(logits);
       double mean = 0, counted = 0, correct = 0;
       for (std::int64_t row = 0; row < s.rows; ++row) {
-        const double* from = x.data() + row * s.classes;
+        const double* from = x.data() + row * s.width();
         const std::int32_t label = labels[index(row)];
         const double want = reference_row(from, s.classes, label, static_cast<double>(smoothing));
         EXPECT_NEAR(static_cast<double>(rows[index(row)]), want, 2e-6 * (1 + want));
@@ -85,11 +101,12 @@ TEST(LossKernel, CrossEntropyBf16) { check_cross_entropy_forward<bf16>(); }
 
 template <class T>
 void check_cross_entropy_grad() {
-  for (const Shape& s : {Shape{1, 3}, Shape{7, 10}, Shape{33, 17}, Shape{2, 1000}}) {
+  for (const Shape& s :
+       {Shape{1, 3}, Shape{7, 10}, Shape{33, 17}, Shape{2, 1000}, Shape{7, 10, 1}, Shape{33, 17, 15}}) {
     for (const float smoothing : {0.0f, 0.1f}) {
-      const CrossEntropy loss{s.classes, smoothing, kIgnore};
-      const std::int64_t elements = s.rows * s.classes;
-      const auto logits = random_tensor<T>(elements, 13, -4.0f, 4.0f);
+      const CrossEntropy loss{s.classes, s.width(), smoothing, kIgnore};
+      const std::int64_t elements = s.rows * s.width();
+      const auto logits = random_logits<T>(s, 13, 4.0f);
       const auto labels = random_labels(s);
       std::vector<float> row_loss(index(s.rows)), lse(index(s.rows)), correct(index(s.rows));
       float stats[3];
@@ -110,7 +127,7 @@ void check_cross_entropy_grad() {
       std::vector<double> x = to_doubles(logits), want(index(elements));
       const double h = 1e-5, counted = static_cast<double>(stats[1]);
       for (std::int64_t row = 0; row < s.rows; ++row) {
-        double* from = x.data() + row * s.classes;
+        double* from = x.data() + row * s.width();
         for (std::int64_t c = 0; c < s.classes; ++c) {
           const double value = from[c];
           from[c] = value + h;
@@ -118,10 +135,14 @@ void check_cross_entropy_grad() {
           from[c] = value - h;
           const double down = reference_row(from, s.classes, labels[index(row)], static_cast<double>(smoothing));
           from[c] = value;
-          want[index(row * s.classes + c)] = (up - down) / (2 * h) / counted * static_cast<double>(scale);
+          want[index(row * s.width() + c)] = (up - down) / (2 * h) / counted * static_cast<double>(scale);
         }
       }
       expect_close(dlogits, want, 1e-6, static_cast<double>(scale) / counted);
+      for (std::int64_t i = 0; i < elements; ++i) {
+        if (i % s.width() < s.classes) continue;
+        ASSERT_EQ(to_float(dlogits[index(i)]), 0.0f) << "padding, element " << i;
+      }
     }
   }
 }
@@ -130,7 +151,7 @@ TEST(LossKernel, CrossEntropyGradFloat) { check_cross_entropy_grad<float>(); }
 TEST(LossKernel, CrossEntropyGradBf16) { check_cross_entropy_grad<bf16>(); }
 
 TEST(LossKernel, CrossEntropyBadLabelsTiesAndNothingCounted) {
-  const CrossEntropy loss{3, 0.0f, kIgnore};
+  const CrossEntropy loss{3, 3, 0.0f, kIgnore};
   const std::vector<float> logits = {1, 1, 0, 1, 1, 0, 5, 5, 5};  // [3, 3]
   const std::vector<std::int32_t> labels = {0, 1, 3};
   std::vector<float> row_loss(3), lse(3), correct(3);

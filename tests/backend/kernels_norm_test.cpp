@@ -313,8 +313,8 @@ TYPED_TEST(Norm, Layer) {
     Floats mean(index(s.rows)), rstd(index(s.rows));
     const auto y =
         run_whole_and_split<TypeParam>(count, s.rows, [&](TypeParam* out, std::int64_t begin, std::int64_t end) {
-          layer_norm_forward(x.data(), gamma.data(), beta_data, s.width, kEpsilon, out, mean.data(), rstd.data(), begin,
-                             end);
+          layer_norm_forward<TypeParam>(x.data(), nullptr, gamma.data(), beta_data, s.width, kEpsilon, out, nullptr,
+                                        mean.data(), rstd.data(), begin, end);
         });
     expect_close(y, layer_norm_reference(s.width, xd, gd, bd), 1e-5, 1);
 
@@ -347,6 +347,51 @@ TYPED_TEST(Norm, Layer) {
     const double scale = static_cast<double>(s.rows);
     expect_close(dgamma, differences(gd, [&](const Doubles& v) { return loss(xd, v, bd); }), 5e-6, scale);
     if (s.beta) expect_close(dbeta, differences(bd, [&](const Doubles& v) { return loss(xd, gd, v); }), 5e-6, scale);
+  }
+}
+
+// The sum is rounded before it is normalised, and may lie over either of its terms.
+TYPED_TEST(Norm, LayerOfASum) {
+  for (const LayerCase& s : {LayerCase{5, 64, true}, {7, 17, false}, {30, 3, true}, {3, 130, true}}) {
+    SCOPED_TRACE(testing::Message() << s.rows << " x " << s.width);
+    const std::int64_t count = s.rows * s.width;
+    const auto x = random_tensor<TypeParam>(count, 1, -1, 3), residual = random_tensor<TypeParam>(count, 2);
+    const auto gamma = random_tensor<float>(s.width, 3), beta = random_tensor<float>(s.width, 4);
+    const float* beta_data = s.beta ? beta.data() : nullptr;
+    std::vector<TypeParam> want_sum;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      want_sum.push_back(from_float<TypeParam>(to_float(x[i]) + to_float(residual[i])));
+    }
+    Floats mean(index(s.rows)), rstd(index(s.rows)), want_mean(index(s.rows)), want_rstd(index(s.rows));
+    std::vector<TypeParam> want(x.size()), y(x.size());
+    layer_norm_forward<TypeParam>(want_sum.data(), nullptr, gamma.data(), beta_data, s.width, kEpsilon, want.data(),
+                                  nullptr, want_mean.data(), want_rstd.data(), 0, s.rows);
+    expect_close(
+        want,
+        layer_norm_reference(s.width, to_doubles(want_sum), to_doubles(gamma), s.beta ? to_doubles(beta) : Doubles{}),
+        1e-5, 1);
+
+    const auto run = [&](const TypeParam* a, const TypeParam* b, TypeParam* sum, TypeParam* out, std::int64_t begin,
+                         std::int64_t end) {
+      layer_norm_forward(a, b, gamma.data(), beta_data, s.width, kEpsilon, out, sum, mean.data(), rstd.data(), begin,
+                         end);
+    };
+    const auto sum =
+        run_whole_and_split<TypeParam>(count, s.rows, [&](TypeParam* out, std::int64_t begin, std::int64_t end) {
+          run(x.data(), residual.data(), out, y.data(), begin, end);
+        });
+    EXPECT_EQ(to_doubles(sum), to_doubles(want_sum));
+    EXPECT_EQ(to_doubles(y), to_doubles(want));
+    EXPECT_EQ(mean, want_mean);
+    EXPECT_EQ(rstd, want_rstd);
+
+    std::vector<TypeParam> over_x = x, over_residual = residual, y_over_x = x;
+    run(over_x.data(), residual.data(), over_x.data(), y.data(), 0, s.rows);
+    EXPECT_EQ(to_doubles(over_x), to_doubles(want_sum));
+    EXPECT_EQ(to_doubles(y), to_doubles(want));
+    run(y_over_x.data(), over_residual.data(), over_residual.data(), y_over_x.data(), 0, s.rows);
+    EXPECT_EQ(to_doubles(over_residual), to_doubles(want_sum));
+    EXPECT_EQ(to_doubles(y_over_x), to_doubles(want));
   }
 }
 

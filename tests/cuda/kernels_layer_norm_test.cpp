@@ -30,8 +30,8 @@ struct Inputs {
         mean(size(rows)),
         rstd(size(rows)),
         y(x.size()) {
-    kernels::layer_norm_forward(x.data(), gamma.data(), beta.data(), width, kEpsilon, y.data(), mean.data(),
-                                rstd.data(), 0, rows);
+    kernels::layer_norm_forward<T>(x.data(), nullptr, gamma.data(), beta.data(), width, kEpsilon, y.data(), nullptr,
+                                   mean.data(), rstd.data(), 0, rows);
   }
 
   std::int64_t rows, width;
@@ -56,8 +56,8 @@ TYPED_TEST(CudaLayerNorm, ForwardIsTheCpus) {
     for (const bool again : {false, true}) {
       DeviceArray<TypeParam> y(in.x.size());
       DeviceArray<float> mean(size(c.rows)), rstd(size(c.rows));
-      cuda::layer_norm_forward(nullptr, x.data(), gamma.data(), beta.data(), c.rows, c.width, kEpsilon, y.data(),
-                               mean.data(), rstd.data());
+      cuda::layer_norm_forward<TypeParam>(nullptr, x.data(), nullptr, gamma.data(), beta.data(), c.rows, c.width,
+                                          kEpsilon, y.data(), nullptr, mean.data(), rstd.data());
       expect_close(y.download(), in.y, kBound<TypeParam>, "y");
       expect_close(mean.download(), in.mean, 1e-5f, "mean");
       expect_close(rstd.download(), in.rstd, 1e-5f, "rstd");
@@ -65,8 +65,8 @@ TYPED_TEST(CudaLayerNorm, ForwardIsTheCpus) {
       first = y.download();
     }
     DeviceArray<float> mean(size(c.rows)), rstd(size(c.rows));
-    cuda::layer_norm_forward(nullptr, in_place.data(), gamma.data(), beta.data(), c.rows, c.width, kEpsilon,
-                             in_place.data(), mean.data(), rstd.data());
+    cuda::layer_norm_forward<TypeParam>(nullptr, in_place.data(), nullptr, gamma.data(), beta.data(), c.rows, c.width,
+                                        kEpsilon, in_place.data(), nullptr, mean.data(), rstd.data());
     expect_same_bytes(in_place.download(), first, "y in place");
   }
 }
@@ -75,13 +75,48 @@ TYPED_TEST(CudaLayerNorm, NoBetaMeansNoShift) {
   OVERTAKE_NEEDS_GPU();
   for (const Case c : {Case{33, 768}, Case{33, 77}}) {
     Inputs<TypeParam> in(c);
-    kernels::layer_norm_forward<TypeParam>(in.x.data(), in.gamma.data(), nullptr, c.width, kEpsilon, in.y.data(),
-                                           in.mean.data(), in.rstd.data(), 0, c.rows);
+    kernels::layer_norm_forward<TypeParam>(in.x.data(), nullptr, in.gamma.data(), nullptr, c.width, kEpsilon,
+                                           in.y.data(), nullptr, in.mean.data(), in.rstd.data(), 0, c.rows);
     DeviceArray<TypeParam> x(in.x), y(in.x.size());
     DeviceArray<float> gamma(in.gamma), mean(size(c.rows)), rstd(size(c.rows));
-    cuda::layer_norm_forward<TypeParam>(nullptr, x.data(), gamma.data(), nullptr, c.rows, c.width, kEpsilon, y.data(),
-                                        mean.data(), rstd.data());
+    cuda::layer_norm_forward<TypeParam>(nullptr, x.data(), nullptr, gamma.data(), nullptr, c.rows, c.width, kEpsilon,
+                                        y.data(), nullptr, mean.data(), rstd.data());
     expect_close(y.download(), in.y, kBound<TypeParam>, "y");
+  }
+}
+
+// In.add is the residual. The sum is the CPU's to the last bit; y is compared with what the kernel makes of the sum
+// alone, which must be the same bytes. The sum may lie over either of its terms, and y over x.
+TYPED_TEST(CudaLayerNorm, OfASumIsTheCpus) {
+  OVERTAKE_NEEDS_GPU();
+  for (const Case c : kCases) {
+    SCOPED_TRACE(testing::Message() << "rows " << c.rows << ", width " << c.width);
+    Inputs<TypeParam> in(c);
+    std::vector<TypeParam> want_sum(in.x.size());
+    kernels::layer_norm_forward(in.x.data(), in.add.data(), in.gamma.data(), in.beta.data(), c.width, kEpsilon,
+                                in.y.data(), want_sum.data(), in.mean.data(), in.rstd.data(), 0, c.rows);
+    DeviceArray<float> gamma(in.gamma), beta(in.beta), mean(size(c.rows)), rstd(size(c.rows));
+    const auto run = [&](const TypeParam* x, const TypeParam* residual, TypeParam* y, TypeParam* sum) {
+      cuda::layer_norm_forward(nullptr, x, residual, gamma.data(), beta.data(), c.rows, c.width, kEpsilon, y, sum,
+                               mean.data(), rstd.data());
+    };
+    DeviceArray<TypeParam> x(in.x), residual(in.add), y(in.x.size()), sum(in.x.size()), of_sum(in.x.size());
+    run(x.data(), residual.data(), y.data(), sum.data());
+    const std::vector<TypeParam> first = y.download();
+    expect_same_bytes(sum.download(), want_sum, "sum");
+    expect_close(first, in.y, kBound<TypeParam>, "y");
+    expect_close(mean.download(), in.mean, 1e-5f, "mean");
+    expect_close(rstd.download(), in.rstd, 1e-5f, "rstd");
+    run(sum.data(), nullptr, of_sum.data(), nullptr);
+    expect_same_bytes(of_sum.download(), first, "y of the sum");
+
+    DeviceArray<TypeParam> over_x(in.x), again(in.x.size());
+    run(over_x.data(), residual.data(), again.data(), over_x.data());
+    expect_same_bytes(over_x.download(), want_sum, "sum over x");
+    expect_same_bytes(again.download(), first, "y with the sum over x");
+    run(x.data(), residual.data(), x.data(), residual.data());
+    expect_same_bytes(residual.download(), want_sum, "sum over the residual");
+    expect_same_bytes(x.download(), first, "y over x");
   }
 }
 

@@ -56,6 +56,16 @@ TYPED_TEST(CudaMove, ConcatAndSliceHaveTheCpusBits) {
     cuda::concat<T>(nullptr, gpu_pointers, c.extents, c.inner, out.data(), c.outer);
     expect_same_bytes(out.download(), whole, "concat");
 
+    std::vector<std::unique_ptr<DeviceArray<T>>> parts;
+    std::vector<T*> part_pointers;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      parts.push_back(std::make_unique<DeviceArray<T>>(in[i].size()));
+      part_pointers.push_back(i % 3 == 1 ? nullptr : parts.back()->data());
+    }
+    cuda::split<T>(nullptr, out.data(), part_pointers, c.extents, c.inner, c.outer);
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (part_pointers[i] != nullptr) expect_same_bytes(parts[i]->download(), in[i], "split");
+
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < in.size(); ++i) {
       DeviceArray<T> part(in[i].size());

@@ -19,6 +19,7 @@ struct AttentionShape {
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;
   float scale = 1.0f;
   bool causal = false;  // query i sees keys j <= i + (Sk - Sq)
+  bool operator==(const AttentionShape&) const = default;
 };
 
 // What the forward pass reads. key_mask is [B, Sk], 0 = masked out, or null. A query that sees no key gives a row of

@@ -11,6 +11,12 @@ struct Statistics {
   float mean, rstd;
 };
 
+template <class T>
+void add_residual(const T* x, const T* residual, std::int64_t width, T* sum) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < width; ++c) sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
+}
+
 // Two passes over a row that is in the cache: the deviations are from the true mean, so nothing cancels.
 template <class T>
 Statistics row_statistics(const T* x, std::int64_t width, float epsilon) {
@@ -60,13 +66,18 @@ void add_rows(const T* x, const T* dy, const float* mean, const float* rstd, std
 }  // namespace
 
 template <class T>
-void layer_norm_forward(const T* x, const float* gamma, const float* beta, std::int64_t width, float epsilon, T* y,
-                        float* mean, float* rstd, std::int64_t begin, std::int64_t end) {
+void layer_norm_forward(const T* x, const T* residual, const float* gamma, const float* beta, std::int64_t width,
+                        float epsilon, T* y, T* sum, float* mean, float* rstd, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    const Statistics s = row_statistics(x + row * width, width, epsilon);
+    const T* values = x + row * width;
+    if (residual != nullptr) {
+      add_residual(values, residual + row * width, width, sum + row * width);
+      values = sum + row * width;
+    }
+    const Statistics s = row_statistics(values, width, epsilon);
     mean[row] = s.mean;
     rstd[row] = s.rstd;
-    write_row(x + row * width, s, gamma, beta, width, y + row * width);
+    write_row(values, s, gamma, beta, width, y + row * width);
   }
 }
 
@@ -127,10 +138,10 @@ void layer_norm_weight_grad(const float* partials, std::int64_t rows, std::int64
   if (dbeta != nullptr) combine_partials(partials + width, row_chunks(rows), 2 * width, dbeta, begin, end);
 }
 
-template void layer_norm_forward(const float*, const float*, const float*, std::int64_t, float, float*, float*, float*,
-                                 std::int64_t, std::int64_t);
-template void layer_norm_forward(const bf16*, const float*, const float*, std::int64_t, float, bf16*, float*, float*,
-                                 std::int64_t, std::int64_t);
+template void layer_norm_forward(const float*, const float*, const float*, const float*, std::int64_t, float, float*,
+                                 float*, float*, float*, std::int64_t, std::int64_t);
+template void layer_norm_forward(const bf16*, const bf16*, const float*, const float*, std::int64_t, float, bf16*,
+                                 bf16*, float*, float*, std::int64_t, std::int64_t);
 template void layer_norm_input_grad(const float*, const float*, const float*, const float*, const float*, const float*,
                                     std::int64_t, float*, std::int64_t, std::int64_t);
 template void layer_norm_input_grad(const bf16*, const bf16*, const bf16*, const float*, const float*, const float*,

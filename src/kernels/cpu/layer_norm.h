@@ -8,10 +8,12 @@
 
 namespace overtake::kernels {
 
-// Rows [begin, end). x, y: [rows][width], gamma, beta: [width], mean, rstd: [rows]. y may be in place over x.
+// Rows [begin, end). x, y: [rows][width], gamma, beta: [width], mean, rstd: [rows]. y may be in place over x. With a
+// residual [rows][width] (else null), what is normalised is x + residual, rounded to T and written to sum
+// [rows][width], which may be in place over x or residual (null exactly if residual is).
 template <class T>
-void layer_norm_forward(const T* x, const float* gamma, const float* beta, std::int64_t width, float epsilon, T* y,
-                        float* mean, float* rstd, std::int64_t begin, std::int64_t end);
+void layer_norm_forward(const T* x, const T* residual, const float* gamma, const float* beta, std::int64_t width,
+                        float epsilon, T* y, T* sum, float* mean, float* rstd, std::int64_t begin, std::int64_t end);
 
 // dx of rows [begin, end), plus `add` [rows][width] if not null (the gradient that reaches x around the norm). dx may
 // be in place over dy or add.

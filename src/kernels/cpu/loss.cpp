@@ -76,7 +76,7 @@ std::int64_t cross_entropy_forward(const CrossEntropy& loss, const T* logits, co
                                    std::int64_t end) {
   std::int64_t first_bad = -1;
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = logits + row * loss.classes;
+    const T* x = logits + row * loss.width;
     const std::int32_t label = labels[row];
     const float largest = largest_of(x, loss.classes);
     const double lse = log_sum_exp(x, loss.classes, largest);
@@ -119,11 +119,11 @@ void cross_entropy_input_grad(const CrossEntropy& loss, const T* logits, const s
   const float row_scale = *count > 0.0f ? scale / *count : 0.0f;
   const float floor = loss.smoothing / static_cast<float>(loss.classes);  // the target of every other class
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = logits + row * loss.classes;
-    T* dx = dlogits + row * loss.classes;
+    const T* x = logits + row * loss.width;
+    T* dx = dlogits + row * loss.width;
     const std::int32_t label = labels[row];
     if (!counts(loss, label)) {
-      std::fill(dx, dx + loss.classes, from_float<T>(0.0f));
+      std::fill(dx, dx + loss.width, from_float<T>(0.0f));
       continue;
     }
     // The label's entry first: dx may overwrite x.
@@ -131,6 +131,7 @@ void cross_entropy_input_grad(const CrossEntropy& loss, const T* logits, const s
     const float at_label = (probability - (1.0f - loss.smoothing) - floor) * row_scale;
     scaled_softmax(x, row_lse[row], row_scale, floor * row_scale, dx, loss.classes);
     dx[label] = from_float<T>(at_label);
+    std::fill(dx + loss.classes, dx + loss.width, from_float<T>(0.0f));
   }
 }
 

@@ -11,11 +11,14 @@ namespace overtake::kernels {
 // label is ignore_index do not count.
 struct CrossEntropy {
   std::int64_t classes;
+  // Elements from one row of logits to the next, >= classes: rows may be padded. What is in the columns from `classes`
+  // on takes no part, whatever it is.
+  std::int64_t width;
   float smoothing;            // in [0, 1)
   std::int32_t ignore_index;  // PyTorch's default is -100
 };
 
-// Per row of logits [rows, classes], labels [rows]: its loss, log-sum-exp, and 1 if the first largest logit is the
+// Per row of logits [rows, width], labels [rows]: its loss, log-sum-exp, and 1 if the first largest logit is the
 // label's, else 0; all three [rows]; loss and correct are 0 for ignored rows. Unit: row. Returns the first row in the
 // range whose label is neither ignore_index nor in [0, classes) (treated as ignored), or -1.
 template <class T>
@@ -27,8 +30,8 @@ std::int64_t cross_entropy_forward(const CrossEntropy& loss, const T* logits, co
 void cross_entropy_combine(const CrossEntropy& loss, const float* row_loss, const float* row_correct,
                            const std::int32_t* labels, std::int64_t rows, float* stats);
 
-// dlogits [rows, classes] = (softmax(logits) - target) * scale / *count, 0 for ignored rows; count is stats + 1 of the
-// combine. Unit: row. May be in place (dlogits == logits).
+// dlogits [rows, width] = (softmax(logits) - target) * scale / *count, 0 for ignored rows and in the columns from
+// `classes` on; count is stats + 1 of the combine. Unit: row. May be in place (dlogits == logits).
 template <class T>
 void cross_entropy_input_grad(const CrossEntropy& loss, const T* logits, const std::int32_t* labels,
                               const float* row_lse, const float* count, float scale, T* dlogits, std::int64_t begin,

@@ -7,8 +7,50 @@
 namespace overtake::cuda {
 namespace {
 
-// The value before the activation. Forward and mask recomputation share it, so that they agree to the last bit.
+// Blocks of the sums that a multiprocessor holds at a time: what their registers allow without spilling.
+constexpr int kStatisticsBlocks = 2, kGradientBlocks = 1;
+
+// The value before the function. Forward and mask recomputation share it, so that they agree to the last bit.
 __device__ inline float normalised(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
+
+// The functions: their value at z, and `grad`, the gradient of their value, times their derivative at z. That product
+// is rounded (__fmul_rn is never fused with what follows): dz is one number wherever it is used.
+
+template <NormFunction function>
+struct Function {  // none
+  __device__ static float value(float z) { return z; }
+  __device__ static float times_slope(float grad, float) { return grad; }
+};
+
+template <>
+struct Function<NormFunction::relu> {
+  __device__ static float value(float z) { return z < 0.0f ? 0.0f : z; }  // NaN stays NaN
+  __device__ static float times_slope(float grad, float z) { return z > 0.0f ? grad : 0.0f; }
+};
+
+template <>
+struct Function<NormFunction::hard_swish> {
+  __device__ static float value(float z) {
+    const float s = (z + 3.0f) * (1.0f / 6.0f);
+    return z * (s < 0.0f ? 0.0f : (s > 1.0f ? 1.0f : s));
+  }
+  __device__ static float times_slope(float grad, float z) {
+    return __fmul_rn(grad, z <= -3.0f ? 0.0f : (z >= 3.0f ? 1.0f : z * (1.0f / 3.0f) + 0.5f));
+  }
+};
+
+// Exponentials of negative numbers only: nothing overflows, and 1 - sigmoid(z) does not cancel.
+template <>
+struct Function<NormFunction::silu> {
+  __device__ static float value(float z) {
+    const float e = expf(-fabsf(z));
+    return z * (z < 0.0f ? e : 1.0f) * __fdividef(1.0f, 1.0f + e);
+  }
+  __device__ static float times_slope(float grad, float z) {
+    const float e = expf(-fabsf(z)), r = __fdividef(1.0f, 1.0f + e);
+    return __fmul_rn(grad, r * ((z < 0.0f ? e : 1.0f) + z * e * r));
+  }
+};
 
 // What a thread knows of its V channels.
 template <int V>
@@ -31,19 +73,17 @@ __device__ inline void load_norm(const BatchNormChannels& norm, int channel, Nor
 // Sums of deviations from the first row and of their squares.
 template <class T, int V>
 struct DeviationSums {
-  const T* x;     // [rows][channels]
-  float* origin;  // [channels]
+  static constexpr int kBlocks = kStatisticsBlocks;
+  const T* x;  // [rows][channels]
 
   struct Columns {
     float origin[V];
   };
   using Loaded = Packed<T, V>;
 
-  // One thread a column, in the first chunk, also writes the origin down.
   __device__ Columns columns(int, int channel) const {
     Columns known;
     unpack(load_packed<V>(x + channel), known.origin);
-    if (blockIdx.x == 0 && threadIdx.y == 0) store_columns(origin + channel, known.origin);
     return known;
   }
   __device__ Loaded load(std::int64_t, std::int64_t at) const { return load_packed<V>(x + at); }
@@ -60,17 +100,20 @@ struct DeviationSums {
   }
 };
 
-// finish of the statistics; all arrays [channels].
+// finish of the statistics; all arrays but x: [channels].
+template <class T>
 struct StoreStatistics {
-  const float* origin;
+  const T* x;  // [rows][channels]
   double rows;
   float epsilon, momentum;
   float *mean, *rstd, *running_mean, *running_var;
 
   __device__ void operator()(int c, double sum, double squares) const {
+    float origin[1];
+    unpack(load_packed<1>(x + c), origin);
     const double deviation = sum / rows;
     const double squared = fmax(squares - sum * deviation, 0.0);
-    const auto average = static_cast<float>(static_cast<double>(origin[c]) + deviation);
+    const auto average = static_cast<float>(static_cast<double>(origin[0]) + deviation);
     mean[c] = average;
     rstd[c] = static_cast<float>(1.0 / sqrt(squared / rows + static_cast<double>(epsilon)));
     if (running_mean != nullptr) running_mean[c] += momentum * (average - running_mean[c]);
@@ -87,7 +130,7 @@ __global__ void running_rstd_kernel(const float* running_var, float epsilon, int
   rstd[c] = static_cast<float>(1.0 / sqrt(static_cast<double>(running_var[c]) + static_cast<double>(epsilon)));
 }
 
-template <class T, int V, bool has_residual, bool relu>
+template <class T, int V, bool has_residual, NormFunction function>
 struct Apply {
   const T *x, *residual;  // [rows][channels]
   BatchNormChannels norm;
@@ -117,28 +160,36 @@ struct Apply {
     for (int i = 0; i < V; ++i) {
       float z = normalised(values[i], known.mean[i], known.scale[i], known.beta[i]);
       if constexpr (has_residual) z += residuals[i];
-      if constexpr (relu) z = z < 0.0f ? 0.0f : z;  // NaN stays NaN
-      values[i] = z;
+      values[i] = Function<function>::value(z);
     }
     store_values(y + at, values);
   }
 };
 
-// Sums of dz and of dz * (x - mean); stores dz if asked to.
-template <class T, int V, BatchNormMask mask, bool stores>
+template <class T, int V>
+__device__ inline void round_to(float (&values)[V]) {
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (float& value : values) value = __bfloat162float(__float2bfloat16_rn(value));
+  }
+}
+
+// Sums of dz and of dz * (x - mean); stores dz if it is not null. function: what dz is recomputed for; none if from_y.
+template <class T, int V, NormFunction function, bool from_y, bool has_second>
 struct GradientSums {
-  const T *x, *dy, *y;  // [rows][channels]
+  static constexpr int kBlocks = kGradientBlocks;
+  const T *x, *dy, *dy2, *y;  // [rows][channels]
   BatchNormChannels norm;
   T* dz;
 
   using Columns = NormColumns<V>;
   struct Loaded {
-    Packed<T, V> x, dy, y;
+    Packed<T, V> x, dy, dy2, y;
   };
 
   __device__ Columns columns(int, int channel) const {
     Columns known;
-    if constexpr (mask == BatchNormMask::from_x) {
+    if constexpr (function != NormFunction::none) {
       load_norm(norm, channel, known);
     } else {
       load_columns(norm.mean + channel, known.mean);
@@ -149,31 +200,40 @@ struct GradientSums {
     Loaded loaded;
     loaded.x = load_packed<V>(x + at);
     loaded.dy = load_packed<V>(dy + at);
-    if constexpr (mask == BatchNormMask::from_y) loaded.y = load_packed<V>(y + at);
+    if constexpr (has_second) loaded.dy2 = load_packed<V>(dy2 + at);
+    if constexpr (from_y) loaded.y = load_packed<V>(y + at);
     return loaded;
   }
   __device__ void add(const Columns& known, const Loaded& loaded, std::int64_t at, float (&sum)[V],
                       float (&products)[V]) const {
-    float values[V], grads[V], outputs[V];
+    float values[V], grads[V], seconds[V], outputs[V];
     unpack(loaded.x, values);
     unpack(loaded.dy, grads);
-    if constexpr (mask == BatchNormMask::from_y) unpack(loaded.y, outputs);
+    if constexpr (has_second) unpack(loaded.dy2, seconds);
+    if constexpr (from_y) unpack(loaded.y, outputs);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      if constexpr (mask == BatchNormMask::from_x) {
+      if constexpr (has_second) grads[i] += seconds[i];
+      if constexpr (from_y) grads[i] = Function<NormFunction::relu>::times_slope(grads[i], outputs[i]);
+      if constexpr (function != NormFunction::none) {
         const float z = normalised(values[i], known.mean[i], known.scale[i], known.beta[i]);
-        grads[i] = z > 0.0f ? grads[i] : 0.0f;
+        grads[i] = Function<function>::times_slope(grads[i], z);
       }
-      if constexpr (mask == BatchNormMask::from_y) grads[i] = outputs[i] > 0.0f ? grads[i] : 0.0f;
+    }
+    if (dz != nullptr) {
+      round_to<T>(grads);
+      store_values(dz + at, grads);
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
       sum[i] += grads[i];
       products[i] += grads[i] * (values[i] - known.mean[i]);
     }
-    if constexpr (stores) store_values(dz + at, grads);
   }
 };
 
 // dx = scale * (dz - dbeta / rows - (x - mean) * rstd * dgamma / rows)
-template <class T, int V, BatchNormMask mask>
+template <class T, int V, NormFunction function>
 struct InputGrad {
   const T *x, *dy;  // [rows][channels]
   BatchNormChannels norm;
@@ -212,9 +272,9 @@ struct InputGrad {
     unpack(loaded.dy, grads);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      if constexpr (mask == BatchNormMask::from_x) {
+      if constexpr (function != NormFunction::none) {
         const float z = normalised(values[i], known.norm.mean[i], known.norm.scale[i], known.norm.beta[i]);
-        grads[i] = z > 0.0f ? grads[i] : 0.0f;
+        grads[i] = Function<function>::times_slope(grads[i], z);
       }
       const float deviation = values[i] - known.norm.mean[i];
       values[i] = known.norm.scale[i] * fmaf(-deviation, known.slope[i], grads[i] - known.offset[i]);
@@ -240,43 +300,40 @@ void with_flag(bool flag, const Body& body) {
   flag ? body(std::true_type{}) : body(std::false_type{});
 }
 
-template <BatchNormMask mask>
-using MaskConstant = std::integral_constant<BatchNormMask, mask>;
+template <NormFunction function>
+using FunctionConstant = std::integral_constant<NormFunction, function>;
 
 template <class Body>
-void with_mask(BatchNormMask mask, const Body& body) {
-  using enum BatchNormMask;
-  if (mask == none) return body(MaskConstant<none>{});
-  mask == from_x ? body(MaskConstant<from_x>{}) : body(MaskConstant<from_y>{});
+void with_function(NormFunction function, const Body& body) {
+  using enum NormFunction;
+  if (function == none) return body(FunctionConstant<none>{});
+  if (function == relu) return body(FunctionConstant<relu>{});
+  function == hard_swish ? body(FunctionConstant<hard_swish>{}) : body(FunctionConstant<silu>{});
 }
 
 }  // namespace
 
 std::int64_t batch_norm_partials(std::int64_t rows, std::int64_t channels) {
-  return column_partials(1, rows, channels) + channels;
+  return total_partials(rows, channels, kStatisticsBlocks);
 }
 
 std::int64_t batch_norm_grad_partials(std::int64_t rows, std::int64_t channels) {
-  return column_partials(1, rows, channels);
+  return total_partials(rows, channels, kGradientBlocks);
 }
+
+std::int64_t batch_norm_counters(std::int64_t, std::int64_t channels) { return total_tiles(channels); }
 
 template <class T>
-void batch_norm_reduce(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float* partials) {
-  constexpr const char* name = "batch_norm_reduce";
+void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float epsilon,
+                           float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
+                           float* partials, unsigned* counters) {
+  constexpr const char* name = "batch_norm_statistics";
   require_aligned(name, {x, partials});
-  float* origin = partials + column_partials(1, rows, channels);
+  const StoreStatistics<T> finish{x,          static_cast<double>(rows), epsilon, momentum, mean, rstd, running_mean,
+                                  running_var};
   with_vector_width<T>(channels, [&](auto vector) {
-    column_sums<vector>(stream, name, DeviationSums<T, vector>{x, origin}, 1, rows, channels, partials);
+    column_totals<vector>(stream, name, DeviationSums<T, vector>{x}, rows, channels, partials, counters, finish);
   });
-}
-
-void batch_norm_statistics(cudaStream_t stream, const float* partials, std::int64_t rows, std::int64_t channels,
-                           float epsilon, float momentum, float* mean, float* rstd, float* running_mean,
-                           float* running_var) {
-  const float* origin = partials + column_partials(1, rows, channels);
-  const StoreStatistics finish{origin,     static_cast<double>(rows), epsilon, momentum, mean, rstd, running_mean,
-                               running_var};
-  combine_columns(stream, "batch_norm_statistics", partials, column_chunks(1, rows, channels), channels, finish);
 }
 
 void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, float epsilon, std::int64_t channels,
@@ -290,72 +347,82 @@ void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, floa
 
 template <class T>
 void batch_norm_apply(cudaStream_t stream, const T* x, const T* residual, const BatchNormChannels& norm,
-                      std::int64_t rows, std::int64_t channels, bool relu, T* y) {
+                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y) {
   constexpr const char* name = "batch_norm_apply";
+  using enum NormFunction;
   require_aligned(name, {x, residual, norm.mean, norm.rstd, norm.gamma, norm.beta, y});
   with_vector_width<T>(channels, [&](auto vector) {
-    with_flag(residual != nullptr, [&](auto has_residual) {
-      with_flag(relu, [&](auto is_relu) {
-        const Apply<T, vector, has_residual, is_relu> op{x, residual, norm, y};
+    with_function(function, [&](auto kind) {
+      if (residual == nullptr) {
+        const Apply<T, vector, false, kind> op{x, nullptr, norm, y};
         column_map<vector>(stream, name, op, 1, rows, channels);
-      });
+      } else if constexpr (kind == none || kind == relu) {
+        const Apply<T, vector, true, kind> op{x, residual, norm, y};
+        column_map<vector>(stream, name, op, 1, rows, channels);
+      } else {
+        throw std::logic_error("batch_norm_apply adds a residual before none and relu only");
+      }
     });
   });
 }
 
 template <class T>
-void batch_norm_grad_reduce(cudaStream_t stream, const T* x, const T* dy, const T* y, const BatchNormChannels& norm,
-                            BatchNormMask mask, std::int64_t rows, std::int64_t channels, T* dz, float* partials) {
-  constexpr const char* name = "batch_norm_grad_reduce";
-  require_aligned(name, {x, dy, y, norm.mean, norm.rstd, norm.gamma, norm.beta, dz});
+void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const T* dy2, const T* y,
+                            const BatchNormChannels& norm, NormFunction function, BatchNormMask mask, std::int64_t rows,
+                            std::int64_t channels, T* dz, float* dgamma, float* dbeta, float* partials,
+                            unsigned* counters) {
+  constexpr const char* name = "batch_norm_weight_grad";
+  using enum NormFunction;
+  const bool is_from_y = mask == BatchNormMask::from_y;
+  if (is_from_y && function != relu) throw std::logic_error("batch_norm_weight_grad masks by y for relu only");
+  require_aligned(name, {x, dy, dy2, y, norm.mean, norm.rstd, norm.gamma, norm.beta, dz, partials});
+  const StoreWeightGrad finish{norm.rstd, dgamma, dbeta};
   with_vector_width<T>(channels, [&](auto vector) {
-    with_mask(mask, [&](auto kind) {
-      with_flag(dz != nullptr, [&](auto stores) {
-        const GradientSums<T, vector, kind, stores> op{x, dy, y, norm, dz};
-        column_sums<vector>(stream, name, op, 1, rows, channels, partials);
+    with_flag(dy2 != nullptr, [&](auto has_second) {
+      if (is_from_y) {
+        const GradientSums<T, vector, none, true, has_second> op{x, dy, dy2, y, norm, dz};
+        return column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
+      }
+      with_function(mask == BatchNormMask::none ? none : function, [&](auto kind) {
+        const GradientSums<T, vector, kind, false, has_second> op{x, dy, dy2, nullptr, norm, dz};
+        column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
       });
     });
   });
-}
-
-void batch_norm_weight_grad(cudaStream_t stream, const float* partials, std::int64_t rows, std::int64_t channels,
-                            const float* rstd, float* dgamma, float* dbeta) {
-  combine_columns(stream, "batch_norm_weight_grad", partials, column_chunks(1, rows, channels), channels,
-                  StoreWeightGrad{rstd, dgamma, dbeta});
 }
 
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
-                           const float* dgamma, const float* dbeta, BatchNormMask mask, std::int64_t rows,
+                           const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
                            std::int64_t channels, T* dx) {
   constexpr const char* name = "batch_norm_input_grad";
-  if (mask == BatchNormMask::from_y) throw std::logic_error("batch_norm_input_grad takes the masked gradient");
   require_aligned(name, {x, dy, norm.mean, norm.rstd, norm.gamma, norm.beta, dgamma, dbeta, dx});
   const float per_row = 1.0f / static_cast<float>(rows);
   with_vector_width<T>(channels, [&](auto vector) {
-    if (mask == BatchNormMask::from_x) {
-      const InputGrad<T, vector, BatchNormMask::from_x> op{x, dy, norm, dgamma, dbeta, per_row, dx};
+    with_function(function, [&](auto kind) {
+      const InputGrad<T, vector, kind> op{x, dy, norm, dgamma, dbeta, per_row, dx};
       column_map<vector>(stream, name, op, 1, rows, channels);
-    } else {
-      const InputGrad<T, vector, BatchNormMask::none> op{x, dy, norm, dgamma, dbeta, per_row, dx};
-      column_map<vector>(stream, name, op, 1, rows, channels);
-    }
+    });
   });
 }
 
-template void batch_norm_reduce(cudaStream_t, const float*, std::int64_t, std::int64_t, float*);
-template void batch_norm_reduce(cudaStream_t, const bf16*, std::int64_t, std::int64_t, float*);
+template void batch_norm_statistics(cudaStream_t, const float*, std::int64_t, std::int64_t, float, float, float*,
+                                    float*, float*, float*, float*, unsigned*);
+template void batch_norm_statistics(cudaStream_t, const bf16*, std::int64_t, std::int64_t, float, float, float*, float*,
+                                    float*, float*, float*, unsigned*);
 template void batch_norm_apply(cudaStream_t, const float*, const float*, const BatchNormChannels&, std::int64_t,
-                               std::int64_t, bool, float*);
+                               std::int64_t, NormFunction, float*);
 template void batch_norm_apply(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, std::int64_t,
-                               std::int64_t, bool, bf16*);
-template void batch_norm_grad_reduce(cudaStream_t, const float*, const float*, const float*, const BatchNormChannels&,
-                                     BatchNormMask, std::int64_t, std::int64_t, float*, float*);
-template void batch_norm_grad_reduce(cudaStream_t, const bf16*, const bf16*, const bf16*, const BatchNormChannels&,
-                                     BatchNormMask, std::int64_t, std::int64_t, bf16*, float*);
+                               std::int64_t, NormFunction, bf16*);
+template void batch_norm_weight_grad(cudaStream_t, const float*, const float*, const float*, const float*,
+                                     const BatchNormChannels&, NormFunction, BatchNormMask, std::int64_t, std::int64_t,
+                                     float*, float*, float*, float*, unsigned*);
+template void batch_norm_weight_grad(cudaStream_t, const bf16*, const bf16*, const bf16*, const bf16*,
+                                     const BatchNormChannels&, NormFunction, BatchNormMask, std::int64_t, std::int64_t,
+                                     bf16*, float*, float*, float*, unsigned*);
 template void batch_norm_input_grad(cudaStream_t, const float*, const float*, const BatchNormChannels&, const float*,
-                                    const float*, BatchNormMask, std::int64_t, std::int64_t, float*);
+                                    const float*, NormFunction, std::int64_t, std::int64_t, float*);
 template void batch_norm_input_grad(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, const float*,
-                                    const float*, BatchNormMask, std::int64_t, std::int64_t, bf16*);
+                                    const float*, NormFunction, std::int64_t, std::int64_t, bf16*);
 
 }  // namespace overtake::cuda

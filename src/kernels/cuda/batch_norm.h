@@ -1,7 +1,7 @@
 #pragma once
 // Batch normalisation of channels-last activations, seen as [rows][channels] with rows = N * H * W:
-//   y = act((x - mean) * rstd * gamma + beta [+ residual]), act = none or relu; as kernels/cpu/batch_norm.h.
-// Training forward is reduce -> statistics -> apply; the gradients are grad_reduce -> weight_grad -> input_grad.
+//   y = f(z), z = (x - mean) * rstd * gamma + beta [+ residual]; as kernels/cpu/batch_norm.h, with more functions f.
+// Training forward is statistics -> apply; the gradients are weight_grad -> input_grad; each is one kernel.
 // T is float or bf16. All arrays are in GPU memory at 16-byte boundaries; each call only enqueues.
 
 #include <cuda_runtime_api.h>
@@ -16,20 +16,24 @@ namespace overtake::cuda {
 using kernels::BatchNormChannels;  // here with pointers into GPU memory
 using kernels::BatchNormMask;
 
+// f; those after relu never come with a residual.
+enum class NormFunction { none, relu, hard_swish, silu };
+
 // Floats of `partials` for the statistics and for the gradients.
 std::int64_t batch_norm_partials(std::int64_t rows, std::int64_t channels);
 std::int64_t batch_norm_grad_partials(std::int64_t rows, std::int64_t channels);
 
-// Writes the sums of deviations and of their squares over chunks of rows of x: [rows][channels]. Deviations are from
-// the first row of x, the origin, so that large values lose nothing; the origin is written as well.
-template <class T>
-void batch_norm_reduce(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float* partials);
+// Elements of `counters`, for the statistics as for the gradients. They must be 0 before a call and are 0 again after
+// it, so calls that follow each other may share them; calls that may run at the same time may not.
+std::int64_t batch_norm_counters(std::int64_t rows, std::int64_t channels);
 
-// mean and rstd = 1 / sqrt(variance + epsilon) [channels] from all chunks. running_mean and running_var, if not null,
-// move by momentum towards the mean and the unbiased variance.
-void batch_norm_statistics(cudaStream_t stream, const float* partials, std::int64_t rows, std::int64_t channels,
-                           float epsilon, float momentum, float* mean, float* rstd, float* running_mean,
-                           float* running_var);
+// mean and rstd = 1 / sqrt(variance + epsilon) [channels] of x: [rows][channels]. Sums are of deviations from the first
+// row of x, so that large values lose nothing. running_mean and running_var, each if not null, move by momentum towards
+// the mean and the unbiased variance.
+template <class T>
+void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float epsilon,
+                           float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
+                           float* partials, unsigned* counters);
 
 // rstd for evaluation, where mean = running_mean: 1 / sqrt(running_var + epsilon) [channels].
 void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, float epsilon, std::int64_t channels,
@@ -38,23 +42,26 @@ void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, floa
 // y [rows][channels]. residual: [rows][channels] or null. y may be in place over x or residual.
 template <class T>
 void batch_norm_apply(cudaStream_t stream, const T* x, const T* residual, const BatchNormChannels& norm,
-                      std::int64_t rows, std::int64_t channels, bool relu, T* y);
+                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y);
 
-// Writes the sums of dz and of dz * (x - mean) over chunks of rows. y: [rows][channels], only read if mask is from_y.
-// dz: [rows][channels], written if not null (the residual's gradient); may be in place over dy.
+// dgamma and dbeta [channels], each if not null, and dz, the gradient of z: [rows][channels], if not null.
+// The gradient of y is dy, or dy + dy2 if dy2 is not null; both [rows][channels]. mask says how dz comes from it:
+//   none    it is dz already (or there is no function)
+//   from_x  times f'(z), with z recomputed from x; there was no residual
+//   from_y  relu only: where y > 0; y: [rows][channels], not read otherwise
+// The sums are of dz as stored, where it is stored, so that input_grad of dz agrees with them. dz may be in place over
+// dy or dy2.
 template <class T>
-void batch_norm_grad_reduce(cudaStream_t stream, const T* x, const T* dy, const T* y, const BatchNormChannels& norm,
-                            BatchNormMask mask, std::int64_t rows, std::int64_t channels, T* dz, float* partials);
+void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const T* dy2, const T* y,
+                            const BatchNormChannels& norm, NormFunction function, BatchNormMask mask, std::int64_t rows,
+                            std::int64_t channels, T* dz, float* dgamma, float* dbeta, float* partials,
+                            unsigned* counters);
 
-// dgamma and dbeta [channels] from all chunks, each if not null.
-void batch_norm_weight_grad(cudaStream_t stream, const float* partials, std::int64_t rows, std::int64_t channels,
-                            const float* rstd, float* dgamma, float* dbeta);
-
-// dx [rows][channels] through the batch statistics. dy: the gradient of y with mask from_x or none, or dz with mask
-// none. dx may be in place over dy or x.
+// dx [rows][channels] through the batch statistics. dy: the gradient of y where there was no residual, or dz with
+// function none. dx may be in place over dy or x.
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
-                           const float* dgamma, const float* dbeta, BatchNormMask mask, std::int64_t rows,
+                           const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
                            std::int64_t channels, T* dx);
 
 }  // namespace overtake::cuda

@@ -2,6 +2,8 @@
 
 #include "kernels/cuda/binary.h"
 #include "kernels/cuda/map.cuh"
+#include "kernels/cuda/pixels.cuh"
+#include "kernels/cuda/values.cuh"
 
 namespace overtake::cuda {
 
@@ -28,6 +30,7 @@ struct SumWalk {
   std::uint32_t chunks;
   std::uint32_t column_tiles;  // of lanes packs each; columns only
   std::uint32_t lanes;         // threads side by side in a row, a power of two (columns); threads of a sum (rows)
+  std::uint32_t threads;       // of a block
   std::uint32_t kept;          // rows or, where the row is summed, elements
 };
 
@@ -55,35 +58,42 @@ __device__ Offsets offsets_at(const SumWalk& walk, int first, int last, std::uin
 // A pack of summands, dy times the other operand where there is one.
 template <bool has_other, int width, class T>
 struct Summands {
-  Pack<T, width> dy, other;
+  Packed<T, width> dy, other;
 
   __device__ void load(const T* dy_at, const T* other_at, bool other_is_row) {
-    dy = load_pack<width>(dy_at);
+    dy = load_packed<width>(dy_at);
     if constexpr (has_other) {
       if (width == 1 || other_is_row) {
-        other = load_pack<width>(other_at);
+        other = load_packed<width>(other_at);
       } else {
-        other.at[0] = *other_at;
+        Pack<T, width> repeated;
 #pragma unroll
-        for (int i = 1; i < width; ++i) other.at[i] = other.at[0];
+        for (int i = 0; i < width; ++i) repeated.at[i] = *other_at;
+        other = std::bit_cast<Packed<T, width>>(repeated);
       }
     }
   }
-  __device__ float at(int i) const {
-    if constexpr (has_other) return widen(dy.at[i]) * widen(other.at[i]);
-    return widen(dy.at[i]);
+  __device__ void values(float (&result)[width]) const {
+    unpack(dy, result);
+    if constexpr (has_other) {
+      float factors[width];
+      unpack(other, factors);
+#pragma unroll
+      for (int i = 0; i < width; ++i) result[i] *= factors[i];
+    }
   }
 };
 
 // Sums over rows, the row being kept. Block: (kept row, chunk, tile of columns); its threads are `lanes` columns wide,
-// and those of a column add every (256 / lanes)-th row, then each other's sums pairwise.
-template <bool has_other, int width, class T, class Out>
-__global__ void __launch_bounds__(kThreads)
-    sum_columns_kernel(const __grid_constant__ SumWalk walk, const T* dy, const T* other, Out* out, float scale) {
-  __shared__ float shared[width][kThreads];
+// and those of a column add every (threads / lanes)-th row, then each other's sums pairwise.
+template <bool has_other, int width, int threads, class T, class Out>
+__global__ void __launch_bounds__(threads)
+    sum_columns_kernel(const __grid_constant__ SumWalk walk, const T* __restrict__ dy, const T* __restrict__ other,
+                       Out* __restrict__ out, float scale) {
+  __shared__ float shared[width][threads];
   const std::uint32_t tile = blockIdx.x % walk.column_tiles, rest = blockIdx.x / walk.column_tiles;
   const std::uint32_t chunk = rest % walk.chunks, kept = rest / walk.chunks;
-  const std::uint32_t x = threadIdx.x & (walk.lanes - 1), y = threadIdx.x / walk.lanes, depth = kThreads / walk.lanes;
+  const std::uint32_t x = threadIdx.x & (walk.lanes - 1), y = threadIdx.x / walk.lanes, depth = threads / walk.lanes;
   const std::int64_t column = (static_cast<std::int64_t>(tile) * walk.lanes + x) * width;
   const Offsets at = offsets_at(walk, 0, walk.kept_rank, kept);
   const int last = walk.kept_rank + walk.summed_rank;
@@ -99,32 +109,25 @@ __global__ void __launch_bounds__(kThreads)
       summands.load(dy + piece.dy, other + piece.other, other_is_row);
     };
     const auto add = [&](const Summands<has_other, width, T>& summands) {
+      float values[width];
+      summands.values(values);
 #pragma unroll
-      for (int i = 0; i < width; ++i) sum[i] += summands.at(i);
+      for (int i = 0; i < width; ++i) sum[i] += values[i];
     };
-    std::uint32_t item = chunk * walk.items_per_chunk + y;
-    for (; item + 3 * depth < end; item += 4 * depth) {  // four loads in flight
-      Summands<has_other, width, T> summands[4];
+    for (std::uint32_t item = chunk * walk.items_per_chunk + y; item < end; item += 4 * depth) {
+      Summands<has_other, width, T> summands[4] = {};  // four loads in flight, zeros where there are fewer
 #pragma unroll
-      for (int k = 0; k < 4; ++k) load(summands[k], item + k * depth);
+      for (int k = 0; k < 4; ++k) {
+        if (item + k * depth < end) load(summands[k], item + k * depth);
+      }
 #pragma unroll
       for (int k = 0; k < 4; ++k) add(summands[k]);
-    }
-    for (; item < end; item += depth) {
-      Summands<has_other, width, T> summands;
-      load(summands, item);
-      add(summands);
     }
   }
 
 #pragma unroll
   for (int i = 0; i < width; ++i) shared[i][threadIdx.x] = sum[i];
-  for (std::uint32_t half = depth / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (y >= half) continue;
-#pragma unroll
-    for (int i = 0; i < width; ++i) shared[i][threadIdx.x] += shared[i][threadIdx.x + half * walk.lanes];
-  }
+  add_pairwise(shared, walk.lanes, depth);
   if (y > 0 || column >= walk.row) return;
   out += chunk * walk.elements + at.grad + column;
 #pragma unroll
@@ -155,23 +158,21 @@ __global__ void __launch_bounds__(kThreads)
     summands.load(dy + piece.dy + column, other + piece.other + column * walk.other_row_step, other_is_row);
   };
   const auto add = [&](const Summands<has_other, width, T>& summands) {
-    float part = summands.at(0);
+    float values[width];
+    summands.values(values);
+    float part = values[0];
 #pragma unroll
-    for (int i = 1; i < width; ++i) part += summands.at(i);
+    for (int i = 1; i < width; ++i) part += values[i];
     sum += part;
   };
-  std::uint32_t item = chunk * walk.items_per_chunk + lane;
-  for (; item + 3 * walk.lanes < end; item += 4 * walk.lanes) {  // four loads in flight
-    Summands<has_other, width, T> summands[4];
+  for (std::uint32_t item = chunk * walk.items_per_chunk + lane; item < end; item += 4 * walk.lanes) {
+    Summands<has_other, width, T> summands[4] = {};  // four loads in flight, zeros where there are fewer
 #pragma unroll
-    for (int k = 0; k < 4; ++k) load(summands[k], item + k * walk.lanes);
+    for (int k = 0; k < 4; ++k) {
+      if (item + k * walk.lanes < end) load(summands[k], item + k * walk.lanes);
+    }
 #pragma unroll
     for (int k = 0; k < 4; ++k) add(summands[k]);
-  }
-  for (; item < end; item += walk.lanes) {
-    Summands<has_other, width, T> summands;
-    load(summands, item);
-    add(summands);
   }
 
 #pragma unroll
@@ -203,11 +204,14 @@ void cut(SumWalk& walk, std::int64_t groups, std::int64_t threads_of_a_sum) {
   const std::int64_t useful =
       std::clamp<std::int64_t>(kEnoughBlocks / groups, 1, parts(items, threads_of_a_sum * kLeastAdds));
   const std::int64_t chunks = std::max(useful, parts(items, threads_of_a_sum * kMostAdds));
-  walk.items_per_chunk = static_cast<std::uint32_t>(parts(items, chunks));
+  // Rounds of four loads where that is about as much.
+  const std::int64_t round = 4 * threads_of_a_sum, even = (parts(items, chunks) + round / 2) / round * round;
+  walk.items_per_chunk = static_cast<std::uint32_t>(chunks > 1 && even > 0 ? even : parts(items, chunks));
   walk.chunks = static_cast<std::uint32_t>(parts(items, walk.items_per_chunk));
 }
 
-SumWalk make_walk(const BinaryGradPlan& plan, int width) {
+// whole: in one chunk, however long.
+SumWalk make_walk(const BinaryGradPlan& plan, int width, bool whole = false) {
   SumWalk walk{};
   walk.kept_rank = plan.kept_rank;
   walk.summed_rank = plan.summed_rank;
@@ -229,11 +233,20 @@ SumWalk make_walk(const BinaryGradPlan& plan, int width) {
   walk.items = static_cast<std::uint32_t>(items);
   walk.kept = static_cast<std::uint32_t>(kept);
   walk.column_tiles = 1;
+  walk.threads = kThreads;
   if (!plan.row_is_summed) {
-    walk.lanes = 1;
-    while (walk.lanes < 32 && walk.lanes < packs) walk.lanes *= 2;
+    const PixelSums sums(kept, items, packs, width == 1 ? 16 : 4);
+    if (whole || sums.is_short) {
+      walk.lanes = sums.lanes;
+      walk.threads = sums.threads;
+      walk.items_per_chunk = walk.items;
+      walk.chunks = 1;
+    } else {
+      walk.lanes = 1;
+      while (walk.lanes < 32 && walk.lanes < packs) walk.lanes *= 2;
+      cut(walk, kept * parts(packs, walk.lanes), kThreads / walk.lanes);
+    }
     walk.column_tiles = static_cast<std::uint32_t>(parts(packs, walk.lanes));
-    cut(walk, kept * walk.column_tiles, kThreads / walk.lanes);
   } else if (kept >= kEnoughBlocks && items <= 32 * 64) {  // many short sums: a warp each
     walk.lanes = 32;
     walk.items_per_chunk = walk.items;
@@ -264,7 +277,11 @@ void launch(cudaStream_t stream, bool row_is_summed, const SumWalk& walk, const 
     sum_rows_kernel<has_other, width><<<blocks, kThreads, 0, stream>>>(walk, dy, other, out, scale);
   } else {
     const unsigned blocks = grid_blocks(name, std::int64_t{walk.kept} * walk.chunks * walk.column_tiles);
-    sum_columns_kernel<has_other, width><<<blocks, kThreads, 0, stream>>>(walk, dy, other, out, scale);
+    const auto run = [&](auto threads) {
+      sum_columns_kernel<has_other, width, threads><<<blocks, threads.value, 0, stream>>>(walk, dy, other, out, scale);
+    };
+    walk.threads == kThreads ? run(std::integral_constant<int, kThreads>{})
+                             : run(std::integral_constant<int, kMostSumThreads>{});
   }
   check_launch(name);
 }
@@ -279,9 +296,7 @@ void sum(cudaStream_t stream, const BinaryGradPlan& plan, const T* dy, const T* 
   launch<has_other, width>(stream, plan.row_is_summed, walk, dy, other, partials, 1.0f);
   const BinaryGradPlan combine = combine_plan(walk.chunks, plan.elements);
   const auto run = [&](auto combine_width) {
-    SumWalk second = make_walk(combine, combine_width);
-    second.chunks = 1;
-    second.items_per_chunk = second.items;
+    const SumWalk second = make_walk(combine, combine_width, true);
     launch<false, combine_width>(stream, false, second, static_cast<const float*>(partials),
                                  static_cast<const float*>(partials), grad, plan.scale);
   };

@@ -6,13 +6,15 @@
 #include <cstdint>
 
 #include "base/bf16.h"
-#include "base/philox.h"
+#include "kernels/cuda/step_values.h"
 
 namespace overtake::cuda {
 
-// y = x / (1 - p) where the element survives (kernels::dropout_keeps), else 0; x, y [count], 0 <= p < 1. The backward
-// kernel is the same one with dy for x and dx for y. May be in place.
+// y = x / (1 - p) where the element survives (kernels::dropout_keeps), else 0; x, y [count], 0 <= p < 1. The step is
+// values->step, the key {low half of values->seed, high half ^ salt * 0x9E3779B9}; values is in device memory. The
+// backward kernel is the same one with dy for x and dx for y. May be in place.
 template <class T>
-void dropout(cudaStream_t stream, PhiloxKey key, std::uint64_t step, float p, const T* x, T* y, std::int64_t count);
+void dropout(cudaStream_t stream, const StepValues* values, std::uint32_t salt, float p, const T* x, T* y,
+             std::int64_t count);
 
 }  // namespace overtake::cuda

@@ -7,15 +7,71 @@
 namespace overtake::cuda {
 namespace {
 
-// Deviations are from the true mean, so nothing cancels.
+// x + residual, rounded to T and stored; both packs: V elements.
+template <int V, class T>
+__device__ inline Packed<T, V> store_sum(const Packed<T, V>& x, const Packed<T, V>& residual, T* to) {
+  float values[V], added[V];
+  unpack(x, values);
+  unpack(residual, added);
+#pragma unroll
+  for (int i = 0; i < V; ++i) values[i] += added[i];
+  Packed<T, V> sum;
+  store_values(reinterpret_cast<T*>(&sum.word), values);
+  *reinterpret_cast<typename Packed<T, V>::Word*>(to) = sum.word;
+  return sum;
+}
+
+// A row of x + residual, written to `sum` and then as HeldRow. A row too long to be held is read again from `sum`, each
+// thread what it wrote itself.
+template <class T, class Plan, int steps = Plan::Steps>
+class SummedRow {
+ public:
+  __device__ SummedRow(const T* x, const T* residual, int width, T* sum) {
+    Packed<T, Plan::V> added[steps];
+    Plan::for_each_pack(width, [&](int s, int column) {
+      packs_[s] = load_packed<Plan::V>(x + column);
+      added[s] = load_packed<Plan::V>(residual + column);
+    });
+    Plan::for_each_pack(width, [&](int s, int column) { packs_[s] = store_sum(packs_[s], added[s], sum + column); });
+  }
+  __device__ void get(int step, int, float (&values)[Plan::V]) const { unpack(packs_[step], values); }
+
+ private:
+  Packed<T, Plan::V> packs_[steps];
+};
+
 template <class T, class Plan>
+class SummedRow<T, Plan, 0> {
+ public:
+  __device__ SummedRow(const T* x, const T* residual, int width, T* sum) : row_(sum) {
+    Plan::for_each_pack(width, [&](int, int column) {
+      store_sum(load_packed<Plan::V>(x + column), load_packed<Plan::V>(residual + column), sum + column);
+    });
+  }
+  __device__ void get(int, int column, float (&values)[Plan::V]) const {
+    unpack(load_packed<Plan::V>(row_ + column), values);
+  }
+
+ private:
+  const T* row_;
+};
+
+// Deviations are from the true mean, so nothing cancels.
+template <class T, class Plan, bool adds>
 __global__ void __launch_bounds__(Plan::threads)
-    layer_norm_forward_kernel(const T* x, const float* gamma, const float* beta, std::int64_t rows, int width,
-                              float epsilon, T* y, float* mean, float* rstd) {
+    layer_norm_forward_kernel(const T* x, const T* residual, const float* gamma, const float* beta, std::int64_t rows,
+                              int width, float epsilon, T* y, T* x_sum, float* mean, float* rstd) {
   constexpr int V = Plan::V;
   const std::int64_t row = Plan::row();
   if (row >= rows) return;
-  const HeldRow<T, Plan> held(x + row * width, width);
+  const auto held = [&] {
+    const std::int64_t first = row * width;
+    if constexpr (adds) {
+      return SummedRow<T, Plan>(x + first, residual + first, width, x_sum + first);
+    } else {
+      return HeldRow<T, Plan>(x + first, width);
+    }
+  }();
   float sum = 0;
   Plan::for_each_pack(width, [&](int s, int column) {
     float values[V];
@@ -123,15 +179,17 @@ struct LayerNormWeightSums {
 }  // namespace
 
 template <class T>
-void layer_norm_forward(cudaStream_t stream, const T* x, const float* gamma, const float* beta, std::int64_t rows,
-                        std::int64_t width, float epsilon, T* y, float* mean, float* rstd) {
+void layer_norm_forward(cudaStream_t stream, const T* x, const T* residual, const float* gamma, const float* beta,
+                        std::int64_t rows, std::int64_t width, float epsilon, T* y, T* sum, float* mean, float* rstd) {
   constexpr const char* name = "layer_norm_forward";
   if (rows == 0) return;
-  require_aligned(name, {x, gamma, beta, y});
+  require_aligned(name, {x, residual, gamma, beta, y, sum});
   with_row_plan<T>(width, [&]<class Plan>(Plan) {
     const unsigned grid = grid_blocks(name, (rows + Plan::rows_per_block - 1) / Plan::rows_per_block);
-    layer_norm_forward_kernel<T, Plan>
-        <<<grid, Plan::threads, 0, stream>>>(x, gamma, beta, rows, static_cast<int>(width), epsilon, y, mean, rstd);
+    const auto kernel =
+        residual != nullptr ? layer_norm_forward_kernel<T, Plan, true> : layer_norm_forward_kernel<T, Plan, false>;
+    kernel<<<grid, Plan::threads, 0, stream>>>(x, residual, gamma, beta, rows, static_cast<int>(width), epsilon, y, sum,
+                                               mean, rstd);
   });
   check_launch(name);
 }
@@ -168,10 +226,10 @@ void layer_norm_weight_grad(cudaStream_t stream, const float* partials, std::int
                   StoreTotals{dgamma, dbeta});
 }
 
-template void layer_norm_forward(cudaStream_t, const float*, const float*, const float*, std::int64_t, std::int64_t,
-                                 float, float*, float*, float*);
-template void layer_norm_forward(cudaStream_t, const bf16*, const float*, const float*, std::int64_t, std::int64_t,
-                                 float, bf16*, float*, float*);
+template void layer_norm_forward(cudaStream_t, const float*, const float*, const float*, const float*, std::int64_t,
+                                 std::int64_t, float, float*, float*, float*, float*);
+template void layer_norm_forward(cudaStream_t, const bf16*, const bf16*, const float*, const float*, std::int64_t,
+                                 std::int64_t, float, bf16*, bf16*, float*, float*);
 template void layer_norm_input_grad(cudaStream_t, const float*, const float*, const float*, const float*, const float*,
                                     const float*, std::int64_t, std::int64_t, float*);
 template void layer_norm_input_grad(cudaStream_t, const bf16*, const bf16*, const bf16*, const float*, const float*,

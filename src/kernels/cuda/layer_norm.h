@@ -11,10 +11,12 @@
 
 namespace overtake::cuda {
 
-// x, y: [rows][width], gamma, beta: [width], mean, rstd: [rows]. y may be in place over x.
+// x, y: [rows][width], gamma, beta: [width], mean, rstd: [rows]. y may be in place over x. With a residual
+// [rows][width] (else null), what is normalised is x + residual, rounded to T and written to sum [rows][width], which
+// may be in place over x or residual (null exactly if residual is).
 template <class T>
-void layer_norm_forward(cudaStream_t stream, const T* x, const float* gamma, const float* beta, std::int64_t rows,
-                        std::int64_t width, float epsilon, T* y, float* mean, float* rstd);
+void layer_norm_forward(cudaStream_t stream, const T* x, const T* residual, const float* gamma, const float* beta,
+                        std::int64_t rows, std::int64_t width, float epsilon, T* y, T* sum, float* mean, float* rstd);
 
 // dx [rows][width], plus `add` [rows][width] if not null (the gradient that reaches x around the norm). dx may be in
 // place over dy or add.

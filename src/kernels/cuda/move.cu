@@ -128,6 +128,20 @@ void copy_rows(cudaStream_t stream, const char* name, std::span<const ByteCopy> 
   });
 }
 
+// Matrices side by side in the rows of a wider one; all in bytes.
+struct SideBySide {
+  SideBySide(std::span<const std::int64_t> extents, std::int64_t bytes) {
+    for (const std::int64_t extent : extents) {
+      offsets.push_back(pitch);
+      rows.push_back(extent * bytes);
+      pitch += extent * bytes;
+      granule = low_bits(granule, extent * bytes);
+    }
+  }
+  std::vector<std::int64_t> offsets, rows;
+  std::int64_t pitch = 0, granule = 0;
+};
+
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -153,21 +167,29 @@ template <class T>
 void concat(cudaStream_t stream, std::span<const T* const> in, std::span<const std::int64_t> extents,
             std::int64_t inner, T* out, std::int64_t outer) {
   require_aligned("concat", {out});
-  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
-  std::int64_t pitch = 0, granule = 0;
-  for (const std::int64_t extent : extents) {
-    pitch += extent * inner * bytes;
-    granule = low_bits(granule, extent * inner * bytes);
-  }
+  const SideBySide sides(extents, inner * static_cast<std::int64_t>(sizeof(T)));
   std::vector<ByteCopy> copies;
-  auto* to = reinterpret_cast<std::byte*>(out);
   for (std::size_t i = 0; i < in.size(); ++i) {
     require_aligned("concat", {in[i]});
-    const std::int64_t row = extents[i] * inner * bytes;
-    copies.push_back({reinterpret_cast<const std::byte*>(in[i]), to, row, pitch, row});
-    to += row;
+    copies.push_back({reinterpret_cast<const std::byte*>(in[i]), reinterpret_cast<std::byte*>(out) + sides.offsets[i],
+                      sides.rows[i], sides.pitch, sides.rows[i]});
   }
-  copy_rows(stream, "concat", copies, outer, granule);
+  copy_rows(stream, "concat", copies, outer, sides.granule);
+}
+
+template <class T>
+void split(cudaStream_t stream, const T* x, std::span<T* const> out, std::span<const std::int64_t> extents,
+           std::int64_t inner, std::int64_t outer) {
+  require_aligned("split", {x});
+  const SideBySide sides(extents, inner * static_cast<std::int64_t>(sizeof(T)));
+  std::vector<ByteCopy> copies;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] == nullptr) continue;
+    require_aligned("split", {out[i]});
+    copies.push_back({reinterpret_cast<const std::byte*>(x) + sides.offsets[i], reinterpret_cast<std::byte*>(out[i]),
+                      sides.pitch, sides.rows[i], sides.rows[i]});
+  }
+  copy_rows(stream, "split", copies, outer, sides.granule);
 }
 
 template <class T>
@@ -224,6 +246,12 @@ template void concat(cudaStream_t, std::span<const bf16* const>, std::span<const
                      std::int64_t);
 template void concat(cudaStream_t, std::span<const std::int32_t* const>, std::span<const std::int64_t>, std::int64_t,
                      std::int32_t*, std::int64_t);
+template void split(cudaStream_t, const float*, std::span<float* const>, std::span<const std::int64_t>, std::int64_t,
+                    std::int64_t);
+template void split(cudaStream_t, const bf16*, std::span<bf16* const>, std::span<const std::int64_t>, std::int64_t,
+                    std::int64_t);
+template void split(cudaStream_t, const std::int32_t*, std::span<std::int32_t* const>, std::span<const std::int64_t>,
+                    std::int64_t, std::int64_t);
 template void slice(cudaStream_t, const float*, float*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                     std::int64_t);
 template void slice(cudaStream_t, const bf16*, bf16*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,

@@ -19,7 +19,13 @@ template <class T>
 void concat(cudaStream_t stream, std::span<const T* const> in, std::span<const std::int64_t> extents,
             std::int64_t inner, T* out, std::int64_t outer);
 
-// y [outer, extent, inner] = x [outer, axis, inner] from `offset` on. Also the gradient of concat, for one input.
+// The other way: out[i], where it is not null, [outer, extents[i], inner] from x [outer, sum of extents, inner]. Also
+// the gradient of concat.
+template <class T>
+void split(cudaStream_t stream, const T* x, std::span<T* const> out, std::span<const std::int64_t> extents,
+           std::int64_t inner, std::int64_t outer);
+
+// y [outer, extent, inner] = x [outer, axis, inner] from `offset` on.
 template <class T>
 void slice(cudaStream_t stream, const T* x, T* y, std::int64_t axis, std::int64_t offset, std::int64_t extent,
            std::int64_t inner, std::int64_t outer);

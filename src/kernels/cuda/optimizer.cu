@@ -1,227 +1,278 @@
-#include <algorithm>
-#include <cmath>
-
-#include "kernels/cuda/access.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+
+#include "kernels/cuda/group_reduce.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/values.cuh"
 
 namespace overtake::cuda {
 
 namespace {
 
-using namespace access;
+constexpr int kThreads = 512;
+constexpr int kWidth = 4;                                                    // elements a thread moves at a time
+constexpr int kSteps = static_cast<int>(kUpdateTile) / (kThreads * kWidth);  // and how often
+static_assert(kSteps * kThreads * kWidth == kUpdateTile);
+constexpr int kClipThreads = 1024;  // the second phase of the norm is one block
 
-constexpr int kThreads = 256;       // a tile is then four packs per thread
-constexpr int kPacks = 2;           // at a time: with four arrays, eight loads in flight
-constexpr int kWidth = 4;           // floats of a pack
-constexpr int kNormBlock = 1024;    // elements of a partial sum of squares of an array: kernels::kBlock
-constexpr int kClipThreads = 1024;  // the second phase is one block
+// A thread's elements of an array of a tile, as they lie in memory: pack s is at (s * kThreads + threadIdx.x) * kWidth.
+template <class T>
+struct Held {
+  Packed<T, kWidth> packs[kSteps];
+};
+
+__device__ int first_of(int step) { return (step * kThreads + static_cast<int>(threadIdx.x)) * kWidth; }
+
+// What is past the end counts as 0.
+template <class T>
+__device__ void load_held(const T* array, int count, Held<T>& held) {
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    const int first = first_of(s);
+    if (first + kWidth <= count) {
+      held.packs[s] = load_packed<kWidth>(array + first);
+    } else {
+      T elements[kWidth] = {};
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        if (first + i < count) elements[i] = array[first + i];
+      }
+      __builtin_memcpy(&held.packs[s].word, elements, sizeof(elements));
+    }
+  }
+}
+
+template <class T>
+__device__ void store_pack(T* array, int first, int count, const float (&values)[kWidth]) {
+  if (first + kWidth <= count) {
+    store_values(array + first, values);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float value[1] = {values[i]};
+      if (first + i < count) store_values(array + first + i, value);
+    }
+  }
+}
 
 // The four numbers an update sees of one element.
 struct Element {
   float grad, weight, first, second;
 };
 
+// A step gives
+//   kFirst, kSecond                  which states it reads and writes
+//   void prepare(values, shared)     called by every thread; what it writes into shared [2] is there in
+//   Rule rule(values, shared)        what to do with an element: void apply(Element&)
 struct Sgd {
-  static constexpr bool kFirst = false, kSecond = false;  // which states it reads and writes
-  float rate, decay;
-  __device__ void apply(Element& e) const { e.weight -= rate * (e.grad + decay * e.weight); }
+  static constexpr bool kFirst = false, kSecond = false;
+  float decay;
+
+  struct Rule {
+    float rate, decay;
+    __device__ void apply(Element& e) const { e.weight -= rate * (e.grad + decay * e.weight); }
+  };
+  __device__ void prepare(const StepValues&, float*) const {}
+  __device__ Rule rule(const StepValues& values, const float*) const { return {values.learning_rate, decay}; }
 };
 
 template <bool nesterov>
 struct SgdMomentum {
   static constexpr bool kFirst = true, kSecond = false;
-  float rate, decay, keep;
-  __device__ void apply(Element& e) const {
-    const float g = e.grad + decay * e.weight;
-    e.first = keep * e.first + g;
-    e.weight -= rate * (nesterov ? g + keep * e.first : e.first);
-  }
+  float decay, keep;
+
+  struct Rule {
+    float rate, decay, keep;
+    __device__ void apply(Element& e) const {
+      const float g = e.grad + decay * e.weight;
+      e.first = keep * e.first + g;
+      e.weight -= rate * (nesterov ? g + keep * e.first : e.first);
+    }
+  };
+  __device__ void prepare(const StepValues&, float*) const {}
+  __device__ Rule rule(const StepValues& values, const float*) const { return {values.learning_rate, decay, keep}; }
 };
 
-// The numbers of one AdamW step, computed in double as PyTorch does.
+// base^n, in fewer registers than pow takes.
+__device__ double power(double base, std::uint64_t n) {
+  double result = 1.0;
+  for (; n != 0; n >>= 1, base *= base) {
+    if (n & 1) result *= base;
+  }
+  return result;
+}
+
+// The numbers of a step are computed in double, as PyTorch does.
 struct AdamW {
   static constexpr bool kFirst = true, kSecond = true;
-  float keep_weight;   // 1 - learning_rate * weight_decay
-  float beta1, beta2;  // and one minus each
-  float rest1, rest2;
-  float step_size;     // learning_rate / (1 - beta1^step)
-  float inverse_root;  // 1 / sqrt(1 - beta2^step)
-  float epsilon;
+  AdamWSettings settings;
 
-  explicit AdamW(const AdamWStep& adamw)
-      : keep_weight(static_cast<float>(1.0 - adamw.learning_rate * adamw.weight_decay)),
-        beta1(static_cast<float>(adamw.beta1)),
-        beta2(static_cast<float>(adamw.beta2)),
-        rest1(static_cast<float>(1.0 - adamw.beta1)),
-        rest2(static_cast<float>(1.0 - adamw.beta2)),
-        epsilon(static_cast<float>(adamw.epsilon)) {
-    const auto step = static_cast<double>(adamw.step);
-    step_size = static_cast<float>(adamw.learning_rate / (1.0 - std::pow(adamw.beta1, step)));
-    inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(adamw.beta2, step)));
+  struct Rule {
+    float keep_weight;   // 1 - learning_rate * weight_decay
+    float beta1, beta2;  // and one minus each
+    float rest1, rest2;
+    float step_size;     // learning_rate / (1 - beta1^step)
+    float inverse_root;  // 1 / sqrt(1 - beta2^step)
+    float epsilon;
+
+    __device__ void apply(Element& e) const {
+      e.first = beta1 * e.first + rest1 * e.grad;
+      e.second = beta2 * e.second + rest2 * e.grad * e.grad;
+      e.weight = keep_weight * e.weight - step_size * (e.first / (sqrtf(e.second) * inverse_root + epsilon));
+    }
+  };
+
+  // Two warps at once, while the arrays are on their way.
+  __device__ void prepare(const StepValues& values, float* shared) const {
+    if (threadIdx.x != 0 && threadIdx.x != 32) return;
+    const bool is_first = threadIdx.x == 0;
+    const double correction = 1.0 - power(is_first ? settings.beta1 : settings.beta2, values.step + 1);
+    shared[is_first ? 0 : 1] =
+        static_cast<float>(is_first ? static_cast<double>(values.learning_rate) / correction : 1.0 / sqrt(correction));
   }
-
-  __device__ void apply(Element& e) const {
-    e.first = beta1 * e.first + rest1 * e.grad;
-    e.second = beta2 * e.second + rest2 * e.grad * e.grad;
-    e.weight = keep_weight * e.weight - step_size * (e.first / (sqrtf(e.second) * inverse_root + epsilon));
+  __device__ Rule rule(const StepValues& values, const float* shared) const {
+    return {.keep_weight = static_cast<float>(1.0 - static_cast<double>(values.learning_rate) * settings.weight_decay),
+            .beta1 = static_cast<float>(settings.beta1),
+            .beta2 = static_cast<float>(settings.beta2),
+            .rest1 = static_cast<float>(1.0 - settings.beta1),
+            .rest2 = static_cast<float>(1.0 - settings.beta2),
+            .step_size = shared[0],
+            .inverse_root = shared[1],
+            .epsilon = static_cast<float>(settings.eps)};
   }
 };
 
-template <class Step>
-__device__ void update_packs(const Step& step, float scale, const UpdateTile& tile, int at) {
-  constexpr int stride = kThreads * kWidth;
-  Pack<float, kWidth> grad[kPacks], weight[kPacks], first[kPacks], second[kPacks];
+template <class T>
+__device__ bool has_non_finite(const Held<T>& held) {
+  bool found = false;
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    grad[k] = load_pack<kWidth>(tile.grad + at + k * stride);
-    weight[k] = load_pack<kWidth>(tile.weight + at + k * stride);
-    if constexpr (Step::kFirst) first[k] = load_pack<kWidth>(tile.first + at + k * stride);
-    if constexpr (Step::kSecond) second[k] = load_pack<kWidth>(tile.second + at + k * stride);
+  for (int s = 0; s < kSteps; ++s) {
+    float values[kWidth];
+    unpack(held.packs[s], values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) found |= !isfinite(values[i]);
   }
-#pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      Element e{grad[k].at[i] * scale, weight[k].at[i], 0.0f, 0.0f};
-      if constexpr (Step::kFirst) e.first = first[k].at[i];
-      if constexpr (Step::kSecond) e.second = second[k].at[i];
-      step.apply(e);
-      weight[k].at[i] = e.weight;
-      if constexpr (Step::kFirst) first[k].at[i] = e.first;
-      if constexpr (Step::kSecond) second[k].at[i] = e.second;
-    }
-    store_pack(tile.weight + at + k * stride, weight[k]);
-    if constexpr (Step::kFirst) store_pack(tile.first + at + k * stride, first[k]);
-    if constexpr (Step::kSecond) store_pack(tile.second + at + k * stride, second[k]);
-  }
+  return found;
 }
 
-// By the whole block: whole tiles in packs, others element by element.
-template <class Step>
-__device__ void update_tile(const Step& step, const float* grad_scale, const UpdateTile& tile) {
+// The loss that thread `thread` looks at, if any. Volatile: other blocks may spoil it now.
+__device__ volatile float* loss_of(const StepLosses& losses, unsigned thread) {
+  float* loss = nullptr;
+#pragma unroll
+  for (int k = 0; k < StepLosses::kMost; ++k) {
+    if (k < losses.count && thread == k) loss = losses.loss[k];
+  }
+  return loss;
+}
+
+// By the whole block. Everything is loaded before the block decides whether to go on: the gradient is read once, and
+// the decision costs no trip to memory of its own. grad [tile.count].
+template <class T, class Step>
+__device__ void update_tile(const Step& step, const StepValues* values, const UpdateTile& tile, const T* grad,
+                            const float* grad_scale, const StepLosses& losses, float* shared) {
+  const int count = static_cast<int>(tile.count);
+  Held<T> held_grad;
+  Held<float> held_weight, held_first, held_second;
+  load_held(grad, count, held_grad);
+  load_held(tile.weight, count, held_weight);
+  if constexpr (Step::kFirst) load_held(tile.first, count, held_first);
+  if constexpr (Step::kSecond) load_held(tile.second, count, held_second);
+
+  step.prepare(*values, shared);
   const float scale = grad_scale == nullptr ? 1.0f : *grad_scale;
-  if (tile.count == kUpdateTile) {
-    for (int at = threadIdx.x * kWidth; at < kUpdateTile; at += kThreads * kWidth * kPacks) {
-      update_packs(step, scale, tile, at);
-    }
+  volatile float* const loss = loss_of(losses, threadIdx.x);
+  if (__syncthreads_or(loss != nullptr && !isfinite(*loss))) return;
+  if (__syncthreads_or(!isfinite(scale) || has_non_finite(held_grad))) {
+    if (loss != nullptr) *loss = nanf("");
     return;
   }
-  for (int i = threadIdx.x; i < tile.count; i += kThreads) {
-    Element e{tile.grad[i] * scale, tile.weight[i], 0.0f, 0.0f};
-    if constexpr (Step::kFirst) e.first = tile.first[i];
-    if constexpr (Step::kSecond) e.second = tile.second[i];
-    step.apply(e);
-    tile.weight[i] = e.weight;
-    if constexpr (Step::kFirst) tile.first[i] = e.first;
-    if constexpr (Step::kSecond) tile.second[i] = e.second;
+
+  const typename Step::Rule rule = step.rule(*values, shared);
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    float grads[kWidth], weights[kWidth], firsts[kWidth], seconds[kWidth];
+    unpack(held_grad.packs[s], grads);
+    unpack(held_weight.packs[s], weights);
+    if constexpr (Step::kFirst) unpack(held_first.packs[s], firsts);
+    if constexpr (Step::kSecond) unpack(held_second.packs[s], seconds);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      Element e{grads[i] * scale, weights[i], 0.0f, 0.0f};
+      if constexpr (Step::kFirst) e.first = firsts[i];
+      if constexpr (Step::kSecond) e.second = seconds[i];
+      rule.apply(e);
+      weights[i] = e.weight;
+      if constexpr (Step::kFirst) firsts[i] = e.first;
+      if constexpr (Step::kSecond) seconds[i] = e.second;
+    }
+    store_pack(tile.weight, first_of(s), count, weights);
+    if constexpr (Step::kFirst) store_pack(tile.first, first_of(s), count, firsts);
+    if constexpr (Step::kSecond) store_pack(tile.second, first_of(s), count, seconds);
+    if (tile.copy != nullptr) store_pack(tile.copy, first_of(s), count, weights);
   }
 }
 
+// A block per tile.
 template <class Step>
-__global__ void __launch_bounds__(kThreads) update_kernel(Step step, const float* grad_scale, UpdateTile tensor) {
-  const std::int64_t begin = std::int64_t{blockIdx.x} * kUpdateTile;
-  tensor.grad += begin;
-  tensor.weight += begin;
-  if constexpr (Step::kFirst) tensor.first += begin;
-  if constexpr (Step::kSecond) tensor.second += begin;
-  tensor.count = min(kUpdateTile, tensor.count - begin);
-  update_tile(step, grad_scale, tensor);
-}
-
-template <class Step>
-__global__ void __launch_bounds__(kThreads)
-    update_tiles_kernel(Step step, const float* grad_scale, const UpdateTile* tiles) {
+__global__ void __launch_bounds__(kThreads, 2)
+    update_kernel(const Step step, const StepValues* values, const UpdateTile* tiles, const float* grad_scale,
+                  const StepLosses losses) {
+  __shared__ float shared[2];
   const UpdateTile tile = tiles[blockIdx.x];
-  update_tile(step, grad_scale, tile);
-}
-
-// Calls body with the step's function object.
-template <class Body>
-void with_sgd(const SgdStep& sgd, const Body& body) {
-  if (sgd.momentum == 0.0f) {
-    body(Sgd{sgd.learning_rate, sgd.weight_decay});
-  } else if (sgd.nesterov) {
-    body(SgdMomentum<true>{sgd.learning_rate, sgd.weight_decay, sgd.momentum});
+  if (tile.is_grad_bf16) {
+    update_tile(step, values, tile, static_cast<const bf16*>(tile.grad), grad_scale, losses, shared);
   } else {
-    body(SgdMomentum<false>{sgd.learning_rate, sgd.weight_decay, sgd.momentum});
+    update_tile(step, values, tile, static_cast<const float*>(tile.grad), grad_scale, losses, shared);
   }
 }
 
 template <class Step>
-void update(cudaStream_t stream, const char* name, const Step& step, const float* grad_scale,
-            const UpdateTile& tensor) {
-  if (tensor.count == 0) return;
-  require_aligned(name, {tensor.grad, tensor.weight, tensor.first, tensor.second});
-  const unsigned blocks = grid_blocks(name, parts(tensor.count, kUpdateTile));
-  update_kernel<<<blocks, kThreads, 0, stream>>>(step, grad_scale, tensor);
-  check_launch(name);
-}
-
-template <class Step>
-void update_tiles(cudaStream_t stream, const char* name, const Step& step, const float* grad_scale,
-                  const UpdateTile* tiles, std::int64_t tile_count) {
+void update(cudaStream_t stream, const char* name, const Step& step, const StepValues* values, const UpdateTile* tiles,
+            std::int64_t tile_count, const float* grad_scale, const StepLosses& losses) {
+  if (losses.count > StepLosses::kMost) throw std::logic_error("an update takes at most StepLosses::kMost losses");
   if (tile_count == 0) return;
-  update_tiles_kernel<<<grid_blocks(name, tile_count), kThreads, 0, stream>>>(step, grad_scale, tiles);
+  update_kernel<<<grid_blocks(name, tile_count), kThreads, 0, stream>>>(step, values, tiles, grad_scale, losses);
   check_launch(name);
 }
 
-// The sum of squares of grad [count], by `lanes` threads of which this one is `lane`; the result is in lane 0 of each
-// warp, of that warp's elements. In double: the square of a large float overflows.
-__device__ double squares(const float* grad, int count, int lane, int lanes) {
+// This thread's part of the sum of squares of grad [count]. In double: the square of a large float overflows.
+template <class T>
+__device__ double squares(const T* grad, int count) {
+  Held<T> held;
+  load_held(grad, count, held);
   double sum = 0;
-  const int packs = count / kWidth;
-#pragma unroll 4
-  for (int p = lane; p < packs; p += lanes) {
-    const Pack<float, kWidth> pack = load_pack<kWidth>(grad + p * kWidth);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) sum += static_cast<double>(pack.at[i]) * pack.at[i];
+  for (int s = 0; s < kSteps; ++s) {
+    float values[kWidth];
+    unpack(held.packs[s], values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  const int rest = packs * kWidth + lane;
-  if (rest < count) sum += static_cast<double>(grad[rest]) * grad[rest];
-#pragma unroll
-  for (int half = 16; half > 0; half /= 2) sum += __shfl_down_sync(0xffffffffu, sum, half);
   return sum;
 }
 
-// A warp per partial.
-__global__ void __launch_bounds__(kThreads)
-    norm_kernel(const float* grad, double* partials, std::int64_t count, std::int64_t blocks) {
-  const std::int64_t block = std::int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
-  if (block >= blocks) return;
-  const int lane = threadIdx.x % 32;
-  const auto size = static_cast<int>(min(std::int64_t{kNormBlock}, count - block * kNormBlock));
-  const double sum = squares(grad + block * kNormBlock, size, lane, 32);
-  if (lane == 0) partials[block] = sum;
-}
-
 // A block per partial.
-__global__ void __launch_bounds__(kThreads) norm_tiles_kernel(const UpdateTile* tiles, double* partials) {
-  __shared__ double warps[kThreads / 32];
+__global__ void __launch_bounds__(kThreads) norm_kernel(const UpdateTile* tiles, double* partials) {
   const UpdateTile tile = tiles[blockIdx.x];
-  const double part = squares(tile.grad, static_cast<int>(tile.count), threadIdx.x, kThreads);
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = part;
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  double sum = warps[0];
-  for (int w = 1; w < kThreads / 32; ++w) sum += warps[w];
-  partials[blockIdx.x] = sum;
+  const int count = static_cast<int>(tile.count);
+  const double part = tile.is_grad_bf16 ? squares(static_cast<const bf16*>(tile.grad), count)
+                                        : squares(static_cast<const float*>(tile.grad), count);
+  const double sum = group_sum<kThreads>(part);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-// One block: thread t adds partials t, t + 1024, ...; then pairs.
+// One block: thread t adds partials t, t + 1024, ...
 __global__ void __launch_bounds__(kClipThreads)
     clip_kernel(const double* partials, std::int64_t count, float max_norm, float* result) {
-  __shared__ double sums[kClipThreads];
   double sum = 0;
-#pragma unroll 4
+#pragma unroll 8
   for (std::int64_t i = threadIdx.x; i < count; i += kClipThreads) sum += partials[i];
-  sums[threadIdx.x] = sum;
-  for (int half = kClipThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-  }
+  sum = group_sum<kClipThreads>(sum);
   if (threadIdx.x > 0) return;
-  const double norm = sqrt(sums[0]);
+  const double norm = sqrt(sum);
   const double factor = static_cast<double>(max_norm) / (norm + 1e-6);
   result[0] = static_cast<float>(norm);
   result[1] = factor > 1.0 ? 1.0f : static_cast<float>(factor);
@@ -229,54 +280,48 @@ __global__ void __launch_bounds__(kClipThreads)
 
 }  // namespace
 
-void sgd_update(cudaStream_t stream, const SgdStep& sgd, const float* grad, const float* grad_scale, float* weight,
-                float* momentum, std::int64_t count) {
-  with_sgd(sgd, [&](const auto& step) {
-    update(stream, "sgd_update", step, grad_scale, UpdateTile{grad, weight, momentum, nullptr, count});
-  });
-}
-
-void adamw_update(cudaStream_t stream, const AdamWStep& adamw, const float* grad, const float* grad_scale,
-                  float* weight, float* first_moment, float* second_moment, std::int64_t count) {
-  update(stream, "adamw_update", AdamW(adamw), grad_scale,
-         UpdateTile{grad, weight, first_moment, second_moment, count});
-}
-
 std::vector<UpdateTile> cut_in_tiles(std::span<const UpdateTensor> tensors) {
   std::vector<UpdateTile> tiles;
   const auto part_of = [](auto* array, std::int64_t begin) { return array == nullptr ? array : array + begin; };
   for (const UpdateTensor& tensor : tensors) {
-    require_aligned("cut_in_tiles", {tensor.grad, tensor.weight, tensor.first, tensor.second});
+    require_aligned("cut_in_tiles", {tensor.grad, tensor.weight, tensor.first, tensor.second, tensor.copy});
+    const auto* grad = static_cast<const std::byte*>(tensor.grad);
+    const std::int64_t grad_bytes = tensor.is_grad_bf16 ? sizeof(bf16) : sizeof(float);
     for (std::int64_t begin = 0; begin < tensor.count; begin += kUpdateTile) {
-      tiles.push_back({part_of(tensor.grad, begin), part_of(tensor.weight, begin), part_of(tensor.first, begin),
-                       part_of(tensor.second, begin), std::min(kUpdateTile, tensor.count - begin)});
+      tiles.push_back({.grad = grad + begin * grad_bytes,
+                       .is_grad_bf16 = tensor.is_grad_bf16,
+                       .weight = part_of(tensor.weight, begin),
+                       .first = part_of(tensor.first, begin),
+                       .second = part_of(tensor.second, begin),
+                       .copy = part_of(tensor.copy, begin),
+                       .count = std::min(kUpdateTile, tensor.count - begin)});
     }
   }
   return tiles;
 }
 
-void sgd_update(cudaStream_t stream, const SgdStep& sgd, const UpdateTile* tiles, std::int64_t tile_count,
-                const float* grad_scale) {
-  with_sgd(sgd, [&](const auto& step) { update_tiles(stream, "sgd_update", step, grad_scale, tiles, tile_count); });
+void sgd_update(cudaStream_t stream, const StepValues* values, const SgdSettings& sgd, const UpdateTile* tiles,
+                std::int64_t tile_count, const float* grad_scale, const StepLosses& losses) {
+  const auto run = [&](const auto& step) {
+    update(stream, "sgd_update", step, values, tiles, tile_count, grad_scale, losses);
+  };
+  if (sgd.momentum == 0.0f) {
+    run(Sgd{sgd.weight_decay});
+  } else if (sgd.nesterov) {
+    run(SgdMomentum<true>{sgd.weight_decay, sgd.momentum});
+  } else {
+    run(SgdMomentum<false>{sgd.weight_decay, sgd.momentum});
+  }
 }
 
-void adamw_update(cudaStream_t stream, const AdamWStep& adamw, const UpdateTile* tiles, std::int64_t tile_count,
-                  const float* grad_scale) {
-  update_tiles(stream, "adamw_update", AdamW(adamw), grad_scale, tiles, tile_count);
-}
-
-void squared_norm_partials(cudaStream_t stream, const float* grad, double* partials, std::int64_t count) {
-  if (count == 0) return;
-  require_aligned("squared_norm_partials", {grad});
-  const std::int64_t blocks = parts(count, kNormBlock);
-  const unsigned grid = grid_blocks("squared_norm_partials", parts(blocks, kThreads / 32));
-  norm_kernel<<<grid, kThreads, 0, stream>>>(grad, partials, count, blocks);
-  check_launch("squared_norm_partials");
+void adamw_update(cudaStream_t stream, const StepValues* values, const AdamWSettings& adamw, const UpdateTile* tiles,
+                  std::int64_t tile_count, const float* grad_scale, const StepLosses& losses) {
+  update(stream, "adamw_update", AdamW{adamw}, values, tiles, tile_count, grad_scale, losses);
 }
 
 void squared_norm_partials(cudaStream_t stream, const UpdateTile* tiles, std::int64_t tile_count, double* partials) {
   if (tile_count == 0) return;
-  norm_tiles_kernel<<<grid_blocks("squared_norm_partials", tile_count), kThreads, 0, stream>>>(tiles, partials);
+  norm_kernel<<<grid_blocks("squared_norm_partials", tile_count), kThreads, 0, stream>>>(tiles, partials);
   check_launch("squared_norm_partials");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Optimizer steps on flat float arrays on the GPU, in place: kernels/cpu/optimizer.h. The gradient is multiplied by
-// *grad_scale, in device memory, first (null: 1). Calls only enqueue; arrays start at 16-byte boundaries.
+// Optimizer steps on the GPU, in place, for many tensors in one launch: kernels/cpu/optimizer.h. The gradient is
+// multiplied by *grad_scale, in device memory, first (null: 1). Calls only enqueue; arrays start at 16-byte boundaries.
 
 #include <cuda_runtime_api.h>
 
@@ -8,60 +8,71 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cpu/optimizer.h"
+#include "base/bf16.h"
+#include "kernels/cuda/step_values.h"
 
 namespace overtake::cuda {
 
-using kernels::AdamWStep;
-using kernels::SgdStep;
-
-// grad, weight, momentum [count].
-void sgd_update(cudaStream_t stream, const SgdStep& sgd, const float* grad, const float* grad_scale, float* weight,
-                float* momentum, std::int64_t count);
-
-// grad, weight, first_moment, second_moment [count].
-void adamw_update(cudaStream_t stream, const AdamWStep& adamw, const float* grad, const float* grad_scale,
-                  float* weight, float* first_moment, float* second_moment, std::int64_t count);
-
-// Gradient clipping by global norm, first phase: partials[b] = sum of squares of elements [1024 b, 1024 (b + 1)) of
-// grad [count], kernels::blocks_of(count) of them.
-void squared_norm_partials(cudaStream_t stream, const float* grad, double* partials, std::int64_t count);
-
-// Second phase over all partials: result[0] = the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor
-// to pass as grad_scale; NaN if the norm is.
-void clip_factor(cudaStream_t stream, const double* partials, std::int64_t partial_count, float max_norm,
-                 float* result);
-
-// Many tensors in one launch. `first` is the momentum or the first moment, `second` the second moment; what the step
-// does not read may be null.
+// What one update reads and writes; all arrays [count], in device memory.
 struct UpdateTensor {
-  const float* grad;
+  const void* grad;  // float or bf16
+  bool is_grad_bf16;
   float* weight;
-  float* first;
-  float* second;
+  float* first;   // momentum or first moment; may be null if the step has none
+  float* second;  // second moment; likewise
+  bf16* copy;     // receives the new weight, rounded; may be null
   std::int64_t count;
 };
 
 // A part of at most kUpdateTile elements of a tensor: the work of one thread block.
 inline constexpr std::int64_t kUpdateTile = 4096;
 struct UpdateTile {
-  const float* grad;
+  const void* grad;
+  bool is_grad_bf16;
   float* weight;
   float* first;
   float* second;
+  bf16* copy;
   std::int64_t count;
 };
 
 // The table for the calls below, to be copied to device memory: made once, as long as the pointers stay.
 std::vector<UpdateTile> cut_in_tiles(std::span<const UpdateTensor> tensors);
 
-// tiles [tile_count], in device memory.
-void sgd_update(cudaStream_t stream, const SgdStep& sgd, const UpdateTile* tiles, std::int64_t tile_count,
-                const float* grad_scale);
-void adamw_update(cudaStream_t stream, const AdamWStep& adamw, const UpdateTile* tiles, std::int64_t tile_count,
-                  const float* grad_scale);
+// The losses of the step, in device memory. A tile that finds one of them not finite changes nothing. A tile whose
+// gradient (or *grad_scale) is not finite changes nothing either and makes all losses NaN, so that the host sees it.
+struct StepLosses {
+  static constexpr int kMost = 4;
+  float* loss[kMost] = {};
+  int count = 0;
+};
 
-// partials[t] = sum of squares of the gradient of tile t.
+// kernels::SgdStep and kernels::AdamWStep without what changes from step to step: that is read from *values, in device
+// memory; AdamW counts steps from values->step + 1.
+struct SgdSettings {
+  float momentum;
+  float weight_decay;
+  bool nesterov;
+};
+struct AdamWSettings {
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+};
+
+// tiles [tile_count], in device memory. Elementwise: how tensors are cut does not change the bits.
+void sgd_update(cudaStream_t stream, const StepValues* values, const SgdSettings& sgd, const UpdateTile* tiles,
+                std::int64_t tile_count, const float* grad_scale, const StepLosses& losses);
+void adamw_update(cudaStream_t stream, const StepValues* values, const AdamWSettings& adamw, const UpdateTile* tiles,
+                  std::int64_t tile_count, const float* grad_scale, const StepLosses& losses);
+
+// Gradient clipping by global norm, first phase: partials[t] = sum of squares of the gradient of tile t.
 void squared_norm_partials(cudaStream_t stream, const UpdateTile* tiles, std::int64_t tile_count, double* partials);
+
+// Second phase over all partials: result[0] = the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor
+// to pass as grad_scale; NaN if the norm is.
+void clip_factor(cudaStream_t stream, const double* partials, std::int64_t partial_count, float max_norm,
+                 float* result);
 
 }  // namespace overtake::cuda

@@ -1,5 +1,8 @@
 #pragma once
-// A thread for each pack of channels of each pixel of channels-last images. For .cu files only.
+// A thread for each pack of channels of each pixel of channels-last images, and how blocks sum over pixels. For .cu
+// files only.
+
+#include <algorithm>
 
 #include "kernels/cuda/access.cuh"
 #include "kernels/cuda/launch.h"
@@ -69,6 +72,39 @@ void for_each_pixel(cudaStream_t stream, const char* name, const F& f, T* to, st
 struct PixelRange {
   int begin, end;
 };
+
+inline constexpr unsigned kMostSumThreads = 1024;
+
+// Sums over pixels, each by one block: an image and `lanes` packs of channels (a power of two); the threads of a pack
+// add every (threads / lanes)-th pixel, then each other's sums pairwise. A function of the shape alone.
+struct PixelSums {
+  unsigned lanes, threads;
+  std::int64_t tiles;  // of lanes packs
+  bool is_short;       // enough blocks of few additions: more blocks for each sum would not pay
+
+  PixelSums(std::int64_t images, std::int64_t pixels, std::int64_t packs, unsigned least_lanes) : lanes(1) {
+    constexpr std::int64_t enough = 96;  // blocks: most of the 132 multiprocessors of an H200 are at work
+    while (lanes < 32 && lanes < packs) lanes *= 2;
+    while (lanes > least_lanes && images * parts(packs, lanes) < enough) lanes /= 2;
+    tiles = parts(packs, lanes);
+    // Four additions of a thread are on their way at a time.
+    threads = pixels > 4 * (256 / lanes) ? kMostSumThreads : 256;
+    const std::int64_t depth = threads / lanes;
+    is_short = pixels <= 4 * depth || (images * tiles >= enough && pixels <= 8 * depth);
+  }
+};
+
+// Adds up the sums of all threads of a block that have the same lane, in place: those of the first `lanes` threads are
+// the totals. depth = threads of the block / lanes, a power of two.
+template <int width, int threads>
+__device__ inline void add_pairwise(float (&sums)[width][threads], unsigned lanes, unsigned depth) {
+  for (unsigned half = depth / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x >= half * lanes) continue;
+#pragma unroll
+    for (int i = 0; i < width; ++i) sums[i][threadIdx.x] += sums[i][threadIdx.x + half * lanes];
+  }
+}
 
 // sum[i] += factor * pack[i].
 template <int width, class T>

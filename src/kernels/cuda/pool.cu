@@ -1,14 +1,13 @@
 #include "kernels/cuda/binary.h"
 #include "kernels/cuda/pixels.cuh"
 #include "kernels/cuda/pool.h"
+#include "kernels/cuda/values.cuh"
 
 namespace overtake::cuda {
 
 namespace {
 
 using namespace access;
-
-constexpr int kThreads = 256;
 
 // One axis of the windows.
 struct Axis {
@@ -163,32 +162,161 @@ struct AverageInputGrad {
   }
 };
 
-// Means over pixels. Block: an image and `lanes` packs of channels (a power of two); the threads of a pack add every
-// (256 / lanes)-th pixel, then each other's sums pairwise.
-template <int width, class T>
-__global__ void __launch_bounds__(kThreads)
-    global_average_kernel(const T* x, std::int64_t pixels, std::int64_t channels, T* y, unsigned tiles,
-                          unsigned lanes) {
-  __shared__ float shared[width][kThreads];
+// Windows of K x K pixels, S apart.
+template <class T, int K, int S>
+struct FixedMaxForward {
+  Windows windows;
+  const T* x;
+  std::uint8_t* argmax;
+
+  template <int width>
+  __device__ void at(const PixelPlace& place, std::uint32_t index, float (&largest)[width]) const {
+    const int top = place.row * S - windows.h.pad_begin, left = place.column * S - windows.w.pad_begin;
+    // What is outside the image stands for the nearest pixel inside, which is in the window: it may count twice.
+    int rows[K], columns[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      rows[k] = min(max(top + k, 0), windows.h.in - 1);
+      columns[k] = min(max(left + k, 0), windows.w.in - 1);
+    }
+    Pack<T, width> packs[K][K];
+#pragma unroll
+    for (int r = 0; r < K; ++r) {
+      const T* row = x + windows.input(place, rows[r], 0);
+#pragma unroll
+      for (int s = 0; s < K; ++s) packs[r][s] = load_pack<width>(row + columns[s] * windows.channels);
+    }
+    int places[width];
+#pragma unroll
+    for (int r = 0; r < K; ++r) {
+#pragma unroll
+      for (int s = 0; s < K; ++s) {
+        const int tap = (rows[r] - top) * K + columns[s] - left;
+#pragma unroll
+        for (int i = 0; i < width; ++i) {
+          const float value = widen(packs[r][s].at[i]);
+          if ((r == 0 && s == 0) || value > largest[i] || value != value) {
+            largest[i] = value;
+            places[i] = tap;
+          }
+        }
+      }
+    }
+    Pack<std::uint8_t, width> chosen;
+#pragma unroll
+    for (int i = 0; i < width; ++i) chosen.at[i] = static_cast<std::uint8_t>(places[i]);
+    store_pack(argmax + static_cast<std::int64_t>(index) * width, chosen);
+  }
+};
+
+// The gradient of the same. A thread for S x S pixels that the same windows cover: pixels u = row + pad_top in
+// [S * a, S * (a + 1)), and windows a - (K - 1) / S to a. grid: of such groups of pixels.
+template <int width, int K, int S, class T>
+__global__ void __launch_bounds__(kPixelThreads, 3)
+    fixed_max_input_grad_kernel(const Windows windows, const PixelGrid grid, const T* __restrict__ dy,
+                                const std::uint8_t* __restrict__ argmax, T* __restrict__ dx) {
+  constexpr int kBefore = (K - 1) / S, kSide = kBefore + 1;
+  const std::uint32_t index = blockIdx.x * kPixelThreads + threadIdx.x;
+  if (index >= grid.count) return;
+  const PixelPlace place = grid.place<width>(index);
+  Pack<std::uint8_t, width> chosen[kSide][kSide];
+  Pack<T, width> grads[kSide][kSide];
+  bool covers[kSide][kSide];  // there is such a window; what is loaded for others is not used
+#pragma unroll
+  for (int k = 0; k < kSide; ++k) {
+#pragma unroll
+    for (int l = 0; l < kSide; ++l) {
+      const int p = place.row - kBefore + k, q = place.column - kBefore + l;
+      const int row = min(max(p, 0), windows.h.out - 1), column = min(max(q, 0), windows.w.out - 1);
+      const std::int64_t out = windows.output(place, row, column);
+      covers[k][l] = p == row && q == column;
+      chosen[k][l] = load_pack<width>(argmax + out);
+      grads[k][l] = load_pack<width>(dy + out);
+    }
+  }
+  float sums[S][S][width] = {};
+#pragma unroll
+  for (int k = 0; k < kSide; ++k) {
+#pragma unroll
+    for (int l = 0; l < kSide; ++l) {
+#pragma unroll
+      for (int u = 0; u < S; ++u) {
+#pragma unroll
+        for (int v = 0; v < S; ++v) {
+          const int r = (kBefore - k) * S + u, s = (kBefore - l) * S + v;
+          if (r >= K || s >= K) continue;
+#pragma unroll
+          for (int i = 0; i < width; ++i) {
+            const bool is_chosen = covers[k][l] && chosen[k][l].at[i] == r * K + s;
+            sums[u][v][i] += is_chosen ? widen(grads[k][l].at[i]) : 0.0f;
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int u = 0; u < S; ++u) {
+#pragma unroll
+    for (int v = 0; v < S; ++v) {
+      const int row = place.row * S + u - windows.h.pad_begin, column = place.column * S + v - windows.w.pad_begin;
+      if (row < 0 || row >= windows.h.in || column < 0 || column >= windows.w.in) continue;
+      Pack<T, width> pack;
+#pragma unroll
+      for (int i = 0; i < width; ++i) pack.at[i] = narrow<T>(sums[u][v][i]);
+      store_pack(dx + windows.input(place, row, column), pack);
+    }
+  }
+}
+
+template <int K, int S, class T>
+void fixed_max_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx) {
+  constexpr const char* name = "max_pool_input_grad";
+  const auto run = [&](auto width) {
+    const PixelGrid grid(s.batch, parts(s.in_h + s.pad_top, S), parts(s.in_w + s.pad_left, S), s.channels / width);
+    if (grid.count == 0) return;
+    const unsigned blocks = grid_blocks(name, parts(grid.count, kPixelThreads));
+    fixed_max_input_grad_kernel<width, K, S><<<blocks, kPixelThreads, 0, stream>>>(Windows(s), grid, dy, argmax, dx);
+    check_launch(name);
+  };
+  constexpr int width = kPackWidth<T>;
+  s.channels % width == 0 ? run(std::integral_constant<int, width>{}) : run(std::integral_constant<int, 1>{});
+}
+
+// Whether all windows are K x K pixels, S apart.
+bool has_windows(const PoolShape& s, std::int64_t kernel, std::int64_t stride) {
+  return s.kernel_h == kernel && s.kernel_w == kernel && s.stride_h == stride && s.stride_w == stride;
+}
+
+// Means over pixels, as PixelSums says.
+template <int width, int threads, class T>
+__global__ void __launch_bounds__(threads)
+    global_average_kernel(const T* __restrict__ x, std::int64_t pixels, std::int64_t channels, T* __restrict__ y,
+                          unsigned tiles, unsigned lanes) {
+  __shared__ float shared[width][threads];
   const std::int64_t image = blockIdx.x / tiles;
-  const unsigned lane = threadIdx.x & (lanes - 1), first = threadIdx.x / lanes, depth = kThreads / lanes;
+  const unsigned lane = threadIdx.x & (lanes - 1), first = threadIdx.x / lanes, depth = threads / lanes;
   const std::int64_t channel = (std::int64_t{blockIdx.x % tiles} * lanes + lane) * width;
   float sum[width] = {};
   if (channel < channels) {
     const T* from = x + image * pixels * channels + channel;
-#pragma unroll 4
-    for (std::int64_t p = first; p < pixels; p += depth) {
-      add_scaled(load_pack<width>(from + p * channels), 1.0f, sum);
+    for (std::int64_t p = first; p < pixels; p += 4 * depth) {
+      Packed<T, width> packs[4] = {};  // four loads in flight, zeros where there are fewer
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if (p + k * depth < pixels) packs[k] = load_packed<width>(from + (p + k * depth) * channels);
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float values[width];
+        unpack(packs[k], values);
+#pragma unroll
+        for (int i = 0; i < width; ++i) sum[i] += values[i];
+      }
     }
   }
 #pragma unroll
   for (int i = 0; i < width; ++i) shared[i][threadIdx.x] = sum[i];
-  for (unsigned half = depth / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (first >= half) continue;
-#pragma unroll
-    for (int i = 0; i < width; ++i) shared[i][threadIdx.x] += shared[i][threadIdx.x + half * lanes];
-  }
+  add_pairwise(shared, lanes, depth);
   if (first > 0 || channel >= channels) return;
   const float scale = 1.0f / static_cast<float>(pixels);
   Pack<T, width> mean;
@@ -201,14 +329,19 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void max_pool_forward(cudaStream_t stream, const PoolShape& s, const T* x, T* y, std::uint8_t* argmax) {
-  require_aligned("max_pool_forward", {x, y, argmax});
-  for_each_pixel(stream, "max_pool_forward", MaxForward<T>{Windows(s), x, argmax}, y, s.batch, s.out_h, s.out_w,
-                 s.channels);
+  constexpr const char* name = "max_pool_forward";
+  require_aligned(name, {x, y, argmax});
+  const auto run = [&](const auto& f) { for_each_pixel(stream, name, f, y, s.batch, s.out_h, s.out_w, s.channels); };
+  if (has_windows(s, 3, 2)) return run(FixedMaxForward<T, 3, 2>{Windows(s), x, argmax});
+  if (has_windows(s, 2, 2)) return run(FixedMaxForward<T, 2, 2>{Windows(s), x, argmax});
+  run(MaxForward<T>{Windows(s), x, argmax});
 }
 
 template <class T>
 void max_pool_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx) {
   require_aligned("max_pool_input_grad", {dy, argmax, dx});
+  if (has_windows(s, 3, 2)) return fixed_max_input_grad<3, 2>(stream, s, dy, argmax, dx);
+  if (has_windows(s, 2, 2)) return fixed_max_input_grad<2, 2>(stream, s, dy, argmax, dx);
   for_each_pixel(stream, "max_pool_input_grad", MaxInputGrad<T>{Windows(s), dy, argmax}, dx, s.batch, s.in_h, s.in_w,
                  s.channels);
 }
@@ -233,12 +366,14 @@ void global_average_pool_forward(cudaStream_t stream, const T* x, std::int64_t p
   constexpr const char* name = "global_average_pool_forward";
   require_aligned(name, {x, y});
   const auto run = [&](auto width) {
-    const std::int64_t packs = channels / width;
-    unsigned lanes = 1;
-    while (lanes < 32 && lanes < packs) lanes *= 2;
-    const std::int64_t tiles = parts(packs, lanes);
-    global_average_kernel<width><<<grid_blocks(name, batch * tiles), kThreads, 0, stream>>>(
-        x, pixels, channels, y, static_cast<unsigned>(tiles), lanes);
+    const PixelSums sums(batch, pixels, channels / width, width == 1 ? 16 : 4);
+    const unsigned blocks = grid_blocks(name, batch * sums.tiles);
+    const auto launch = [&](auto threads) {
+      global_average_kernel<width, threads>
+          <<<blocks, threads.value, 0, stream>>>(x, pixels, channels, y, static_cast<unsigned>(sums.tiles), sums.lanes);
+    };
+    sums.threads == 256 ? launch(std::integral_constant<int, 256>{})
+                        : launch(std::integral_constant<int, kMostSumThreads>{});
     check_launch(name);
   };
   constexpr int width = kPackWidth<T>;

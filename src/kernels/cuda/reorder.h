@@ -18,4 +18,10 @@ template <class From, class To>
 void reorder(cudaStream_t stream, const From* from, const Layout& from_layout, To* to, const Layout& to_layout,
              std::span<const std::int64_t> dims);
 
+// y [images, pixels, 8] = x, an image [images, pixels, channels] or [images, channels, pixels]; zeros beyond the
+// channels. Only enqueues; arrays start at 16-byte boundaries.
+template <class From, class To>
+void pad_channels(cudaStream_t stream, const From* x, bool is_channels_last, std::int64_t images, std::int64_t channels,
+                  std::int64_t pixels, To* y);
+
 }  // namespace overtake::cuda

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Puts the headers of cudnn-frontend, which the CUDA build includes, into build/cudnn-frontend/include. Does nothing if
+# they are there.
+set -euo pipefail
+VERSION=1.32.0
+cd "$(dirname "$0")/.."
+TARGET=build/cudnn-frontend
+
+if [ -f "$TARGET/version" ] && [ "$(cat "$TARGET/version")" = "$VERSION" ]; then
+  exit 0
+fi
+if ! python3 -m pip --version > /dev/null 2>&1; then
+  echo "setup_cudnn_frontend: needs Python's pip to fetch the headers of cudnn-frontend $VERSION; install it" \
+    "(Debian: apt-get install python3-pip), or put the headers into $TARGET/include and '$VERSION' into" \
+    "$TARGET/version" >&2
+  exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" \
+  "nvidia-cudnn-frontend==$VERSION"
+# A wheel is a zip file; the headers lie in its data folder or under include/.
+python3 - "$work" <<'PYTHON'
+import pathlib, sys, zipfile
+work = pathlib.Path(sys.argv[1])
+(wheel,) = work.glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(work / "wheel")
+PYTHON
+umbrella=$(find "$work/wheel" -name cudnn_frontend.h -print -quit)
+if [ -z "$umbrella" ]; then
+  echo "setup_cudnn_frontend: the package of version $VERSION has no cudnn_frontend.h" >&2
+  exit 1
+fi
+rm -rf "$TARGET"
+mkdir -p "$TARGET"
+cp -r "$(dirname "$umbrella")" "$TARGET/include"
+echo "$VERSION" > "$TARGET/version"
+echo "cudnn-frontend $VERSION: headers in $TARGET/include"
