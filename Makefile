@@ -1,14 +1,15 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-kernels bench format clean
+.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu format clean
 OVERTAKE := build/release/overtake
 
 help:
 	@echo "make train     install, build, train a small CNN on Fashion-MNIST, compare schedules"
 	@echo "make test      install, build, run all checks and tests"
 	@echo "make sanitize  all tests under ASan + UBSan, those with threads under TSan"
-	@echo "make cuda      build the CUDA kernels and run their tests, which skip where there is no GPU"
+	@echo "make cuda      build with CUDA and run the tests on a GPU; they skip where there is none"
 	@echo "make build     install, build $(OVERTAKE)"
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
+	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -48,16 +49,20 @@ sanitize: setup
 	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane'
 
 # What CI compiles of the CUDA side.
-cuda-kernels: setup
+cuda-build: setup
+	scripts/setup_cudnn_frontend.sh
 	cmake --preset cuda
-	cmake --build --preset cuda --target overtake_cuda_kernels
+	cmake --build --preset cuda --target overtake
 
-cuda: cuda-kernels
-	cmake --build --preset cuda --target test_cuda
+cuda: cuda-build
+	cmake --build --preset cuda
 	ctest --test-dir build/cuda -L cuda --output-on-failure
 
 bench: build
 	bench/cpu/run.py --overtake $(OVERTAKE)
+
+bench-gpu: cuda-build
+	bench/gpu/run.py --overtake build/cuda/overtake
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

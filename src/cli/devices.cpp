@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +28,7 @@ nlohmann::json to_json(const CpuDescription& cpu, const CudaDescription& cuda) {
                     {"multiprocessors", gpu.multiprocessors},
                     {"memory_bytes", gpu.memory_bytes},
                     {"capability", gpu.capability}});
-  return {{"devices", devices}, {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"gpus", gpus}}}};
+  return {{"devices", devices}, {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"libraries", cuda.libraries}, {"gpus", gpus}}}};
 }
 
 int list_devices(bool as_json) {
@@ -40,11 +41,14 @@ int list_devices(bool as_json) {
   Table table({"device", "what", "cores", "memory", "kernels"});
   table.add({"cpu", cpu.model, std::to_string(cpu.cores), format_bytes(cpu.memory_bytes),
              fmt::format("{}, {}", cpu.library, cpu.instructions)});
+  for (std::size_t i = 0; i < cuda.gpus.size(); ++i) {
+    const GpuDescription& gpu = cuda.gpus[i];
+    table.add({fmt::format("cuda:{}", i), gpu.model, fmt::format("{} SMs", gpu.multiprocessors),
+               format_bytes(gpu.memory_bytes), fmt::format("compute capability {}", gpu.capability)});
+  }
   table.add({"null", "computes nothing; for tests of plans", "", "", ""});
   fmt::print("{}", table.text());
-  for (const GpuDescription& gpu : cuda.gpus)
-    fmt::print("GPU seen: {}, {} SMs, {}, compute capability {} (no backend yet: nothing trains on it)\n", gpu.model,
-               gpu.multiprocessors, format_bytes(gpu.memory_bytes), gpu.capability);
+  if (!cuda.libraries.empty()) fmt::print("cuda: {}\n", fmt::join(cuda.libraries, ", "));
   if (!cuda.note.empty()) fmt::print("cuda: {}\n", cuda.note);
   return 0;
 }

@@ -1,11 +1,20 @@
 #include "cli/session_flags.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/units.h"
 
 namespace overtake {
+
+namespace {
+
+constexpr std::string_view kOptionalPasses[] = {"recognise", "fuse", "fuse_gradients", "pad_classes", "group_updates"};
+
+}  // namespace
 
 void SessionFlags::add_to(CLI::App& c) {
   c.add_option("MODEL", model, "a network of the zoo (`overtake models` lists them) or an ONNX file")->required();
@@ -29,13 +38,17 @@ void SessionFlags::add_to(CLI::App& c) {
   c.add_option("--clip-norm", clip_norm, "bound on the global norm of the gradients; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  c.add_option("--device", device, "cpu, or null (computes nothing)")->capture_default_str();
-  c.add_option("--precision", precision, "f32, or bf16 (float32 weights and sums)")->capture_default_str();
+  c.add_option("--device", device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)")->capture_default_str();
+  c.add_option("--precision", precision,
+               "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32");
   c.add_option("--threads", threads, "default: all cores")->check(CLI::Range(1, 1024));
   c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores")
       ->check(CLI::Range(1, 1024));
   c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
-  c.add_option("--skip-pass", skip_passes, "leave out a pass (recognise, fuse), for experiments");
+  c.add_option("--skip-pass", skip_passes,
+               fmt::format("leave out a pass ({}), for experiments", fmt::join(kOptionalPasses, ", ")));
+  c.add_flag("--no-tuning", no_tuning, "on GPUs: take a library's first kernel instead of the fastest measured one");
+  c.add_flag("--no-graph", no_graph, "on GPUs: launch task by task instead of one graph per step, for measuring");
   c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
   c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   c.add_flag("--json", json, "one JSON object as the last line");
@@ -69,8 +82,6 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   SessionOptions o;
   if (optimizer != "sgd" && optimizer != "adamw")
     fail_user("--optimizer {}: no such optimizer; choose sgd or adamw", optimizer);
-  if (precision != "f32" && precision != "bf16")
-    fail_user("--precision {}: no such precision; choose f32 or bf16", precision);
   if (!(momentum >= 0 && momentum < 1)) fail_user("--momentum {}: it must be at least 0 and below 1", momentum);
   if (nesterov && momentum == 0) fail_user("--nesterov: it needs --momentum above 0");
   o.optimizer.kind = optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw;
@@ -80,15 +91,18 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   o.optimizer.clip_norm = clip_norm;
   o.schedule = schedule;
   o.device = device;
-  o.bf16 = precision == "bf16";
-  o.threads = threads;
+  if (!precision.empty()) o.backend.precision = precision_from_string(precision);
+  o.backend.threads = threads;
+  o.backend.tune = !no_tuning;
+  o.backend.use_graph = !no_graph;
   o.parts = parts;
   o.seed = seed;
   if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));
   o.skip_passes = {skip_passes.begin(), skip_passes.end()};
   for (const std::string& pass : skip_passes)
-    if (pass != "recognise" && pass != "fuse")
-      fail_user("--skip-pass {}: only recognise and fuse can be left out without breaking the step", pass);
+    if (std::ranges::find(kOptionalPasses, pass) == std::end(kOptionalPasses))
+      fail_user("--skip-pass {}: only {} can be left out without breaking the step", pass,
+                fmt::join(kOptionalPasses, ", "));
   o.propagate_layouts = !no_layouts;
   if (print_passes) o.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   o.note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
@@ -96,8 +110,10 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
 }
 
 nlohmann::json SessionFlags::optimizer_json() const {
-  return {{"optimizer", optimizer},       {"momentum", momentum},   {"nesterov", nesterov},
-          {"weight_decay", weight_decay}, {"clip_norm", clip_norm}, {"precision", precision}};
+  return {
+      {"optimizer", optimizer}, {"momentum", momentum},
+      {"nesterov", nesterov},   {"weight_decay", weight_decay},
+      {"clip_norm", clip_norm}, {"precision", precision.empty() ? to_string(default_precision(device)) : precision}};
 }
 
 }  // namespace overtake

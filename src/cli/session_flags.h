@@ -29,8 +29,10 @@ struct SessionFlags {
   double weight_decay = 0;
   double clip_norm = 0;
   std::string device = "cpu";
-  std::string precision = "f32";
+  std::string precision;  // empty: the device's own
   unsigned threads = 0;
+  bool no_tuning = false;
+  bool no_graph = false;
   unsigned parts = 0;
   std::string memory_cap;
   std::vector<std::string> skip_passes;

@@ -19,20 +19,36 @@ struct StepArgs {
   float learning_rate = 0;
 };
 
+struct FinishedStep {
+  Trace trace;
+  std::vector<float> metrics;  // three per loss of the graph, as its op says
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
 
   virtual const Plan& plan(std::size_t program) const = 0;
 
-  // Runs one step of a plan and returns when it has ended. The first error inside it is thrown here, the others are
-  // dropped; what lives across steps is then undefined.
-  virtual Trace run(std::size_t program, const StepArgs& args) = 0;
+  // Starts a step of a plan. Steps run one after the other, in the order they were started.
+  virtual void start(std::size_t program, const StepArgs& args) = 0;
+  // Waits for the oldest step under way. The first error inside it is thrown here, the others are dropped; what lives
+  // across steps is then undefined. Its trace has spans only where they cost nothing.
+  virtual FinishedStep finish() = 0;
+  // How many steps may be under way at once.
+  virtual std::size_t most_under_way() const = 0;
+  // Start and finish in one, while nothing is under way.
+  Trace run(std::size_t program, const StepArgs& args) {
+    start(program, args);
+    return finish().trace;
+  }
+  // The same, with a span for every task.
+  virtual Trace run_traced(std::size_t program, const StepArgs& args) = 0;
 
-  // The bytes of a buffer as they lie in memory; only between steps. Of transient buffers only inputs (before a step)
-  // and outputs (after it) mean anything.
+  // Inputs, to be written whole before a step is started, and outputs, to be read while nothing is under way; as they
+  // lie in memory.
   virtual std::span<std::byte> bytes(BufferId buffer) = 0;
-  // The same, converted from and to row-major order without padding.
+  // Any buffer that has a value between steps, converted from and to row-major order without padding.
   virtual void read_plain(BufferId buffer, std::span<std::byte> to) = 0;
   virtual void write_plain(BufferId buffer, std::span<const std::byte> from) = 0;
 

@@ -69,7 +69,8 @@ std::int64_t Graph::bytes(BufferId id) const {
 }
 
 bool is_persistent(Role role) {
-  return role == Role::weight || role == Role::state || role == Role::optimizer_state || role == Role::constant;
+  return role == Role::weight || role == Role::state || role == Role::optimizer_state || role == Role::weight_copy ||
+         role == Role::constant;
 }
 
 Dependencies dependencies(const Graph& graph) {

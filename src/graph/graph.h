@@ -47,13 +47,24 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
-// A buffer that lives across steps. `gradient` is kNone for states and until differentiation.
+// Some rows of a buffer that are a tensor of their own in files.
+struct StoredPart {
+  StringId name = 0;
+  std::int64_t rows = 0;
+  Init init;
+};
+
+// A buffer that lives across steps. `gradient` is kNone for states and until differentiation. `copy` lies in memory as
+// the buffer does, in another element type; whoever writes the buffer from the host writes the copy too.
 struct Parameter {
   BufferId buffer = kNone;
   BufferId gradient = kNone;
+  BufferId copy = kNone;
   Init init;
-  bool stored_transposed = false;  // files keep this matrix as [columns, rows]
-  bool is_frozen = false;          // a weight that is not trained
+  bool stored_transposed = false;      // files keep this matrix as [columns, rows]
+  bool is_frozen = false;              // a weight that is not trained
+  std::int64_t stored_rows = 0;        // files keep only so many rows, the rest is zero for ever; 0: all of them
+  std::vector<StoredPart> parts = {};  // files keep these, one after the other by rows; empty: one, named as the buffer
 };
 
 // Numbers that are part of the model: row-major bytes of a buffer of role constant.

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 std::string to_hex(std::span<const std::byte> bytes) {
   std::string text;
@@ -67,9 +67,13 @@ json to_json(const Graph& g) {
   auto& attrs = out["attrs"] = json::array();
   for (const Attrs& a : g.attrs) attrs.push_back(attrs_to_json(a));
   auto& parameters = out["parameters"] = json::array();
-  for (const Parameter& p : g.parameters)
-    parameters.push_back(
-        {p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed, p.is_frozen});
+  for (const Parameter& p : g.parameters) {
+    json parts = json::array();
+    for (const StoredPart& part : p.parts)
+      parts.push_back({g.string(part.name), part.rows, static_cast<int>(part.init.kind), part.init.scale});
+    parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed,
+                          p.is_frozen, p.copy, p.stored_rows, parts});
+  }
   auto& constants = out["constants"] = json::array();
   for (const Constant& c : g.constants) constants.push_back({c.buffer, to_hex(*c.bytes)});
   auto& tasks = out["tasks"] = json::array();
@@ -100,12 +104,21 @@ Graph graph_from_json(const json& in) {
   for (const json& name : in.at("layers")) g.add_layer(name.get<std::string>());
   g.attrs.clear();
   for (const json& row : in.at("attrs")) g.attrs.push_back(attrs_from_json(row));
-  for (const json& row : in.at("parameters"))
+  for (const json& row : in.at("parameters")) {
+    std::vector<StoredPart> parts;
+    for (const json& part : row.at(8))
+      parts.push_back({g.intern(part.at(0).get<std::string>()),
+                       part.at(1).get<std::int64_t>(),
+                       {static_cast<Init::Kind>(part.at(2).get<int>()), part.at(3).get<double>()}});
     g.parameters.push_back({.buffer = row.at(0).get<BufferId>(),
                             .gradient = row.at(1).get<BufferId>(),
+                            .copy = row.at(6).get<BufferId>(),
                             .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()},
                             .stored_transposed = row.at(4).get<bool>(),
-                            .is_frozen = row.at(5).get<bool>()});
+                            .is_frozen = row.at(5).get<bool>(),
+                            .stored_rows = row.at(7).get<std::int64_t>(),
+                            .parts = std::move(parts)});
+  }
   for (const json& row : in.at("constants"))
     g.constants.push_back({row.at(0).get<BufferId>(),
                            std::make_shared<const std::vector<std::byte>>(from_hex(row.at(1).get<std::string>()))});

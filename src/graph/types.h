@@ -41,6 +41,7 @@ enum class Role : std::uint8_t {
   weight,           // trained; lives across steps
   state,            // not trained, lives across steps (running statistics)
   optimizer_state,  // lives across steps
+  weight_copy,      // of a weight, in the form kernels want; lives across steps, written by the weight's update
   constant,         // part of the model, never written
   activation,
   gradient,

@@ -19,10 +19,10 @@ void verify_tables(const Graph& g) {
                    g.buffer_name(b), to_string(x.shape));
   }
   for (const Parameter& p : g.parameters)
-    OVERTAKE_CHECK(
-        is_buffer(p.buffer) && (p.gradient == kNone || is_buffer(p.gradient)) && p.init.kind <= Init::Kind::normal,
-        "a parameter of buffer {} with gradient {} that starts by rule {}", p.buffer, p.gradient,
-        static_cast<int>(p.init.kind));
+    OVERTAKE_CHECK(is_buffer(p.buffer) && (p.gradient == kNone || is_buffer(p.gradient)) &&
+                       (p.copy == kNone || is_buffer(p.copy)) && p.init.kind <= Init::Kind::normal,
+                   "a parameter of buffer {} with gradient {} that starts by rule {}", p.buffer, p.gradient,
+                   static_cast<int>(p.init.kind));
   std::vector<char> has_value(g.buffers.size(), 0);
   for (const Constant& c : g.constants) {
     OVERTAKE_CHECK(is_buffer(c.buffer) && g.buffers[c.buffer].role == Role::constant && !has_value[c.buffer] && c.bytes,

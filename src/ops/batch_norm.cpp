@@ -1,11 +1,13 @@
 // y = function(gamma * (x - mean) * rstd + beta + residual?), statistics per channel over N, H, W
 // forward:     reads x, residual?, gamma, beta, running_mean, running_var
 //              writes y, mean, rstd, running_mean, running_var
-// weight_grad: reads x, dy, y?, mean, rstd, gamma, beta      writes dgamma?, dbeta?, dz?
+// weight_grad: reads x, dy, y?, mean, rstd, gamma, beta, dy2?      writes dgamma?, dbeta?, dz?
+//              (dy2: a second part of the gradient of y, where dz is written)
 //              (dz = dy where the function let through: the residual's gradient; y only where there is a residual and a
 //              function; dgamma and dbeta where they are trained or needed for dx)
 // input_grad:  reads x, dy or dz, mean, rstd, gamma, beta, dgamma, dbeta      writes dx
-// attributes:  eps, momentum, function ("none" or "relu"), training (0: use the running statistics), masked (input_grad
+// attributes:  eps, momentum, function ("none", "relu", without a residual also what the target fuses), training (0:
+// use the running statistics), masked (input_grad
 //              only: 1 when its gradient is dz already)
 // The input gradient needs both sums of the weight gradient, so here dW is on the critical path.
 
@@ -56,7 +58,8 @@ void gradient(Gradient& g) {
 }
 
 std::vector<InPlace> in_place(const Task& t) {
-  if (t.kind == Kind::forward) return {{1, 0}};      // y over the residual
+  if (t.kind == Kind::forward) return {{1, 0}};  // y over the residual
+  if (t.kind == Kind::weight_grad && t.reads > 7) return {{1, 2}, {7, 2}};
   if (t.kind == Kind::weight_grad) return {{1, 2}};  // dz over dy
   return {{1, 0}};                                   // dx over dy or dz
 }

@@ -1,7 +1,7 @@
 // metrics[3] = mean cross entropy of softmax(logits) over the rows that count, how many count, how many are right
 // forward:    reads logits [..., classes], labels (int32 [...])   writes metrics, lse [rows]
 // input_grad: reads logits, labels, lse, metrics                  writes dlogits
-// attributes: smoothing, ignore_index
+// attributes: smoothing, ignore_index, classes (absent: all columns; those beyond take no part)
 
 #include "ops/rules.h"
 

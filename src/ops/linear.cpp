@@ -1,8 +1,8 @@
 // y[..., out] = function(x[..., in] w[out, in]^T + bias[out])
 // forward:     reads x, w, bias?   writes y, pre (only where the function's derivative needs it)
-// input_grad:  reads dz, w         writes dx
+// input_grad:  reads dz, w, pre?   writes dx      (pre: dx is multiplied by the derivative of the function below there)
 // weight_grad: reads x, dz         writes dw?, dbias?      (those that are trained)
-// attributes:  out, bias (0 or 1), function (absent: none; see linear_takes)
+// attributes:  out, bias (0 or 1), function (absent: none; see linear_takes), derivative (of which function, with pre)
 
 #include <cmath>
 

@@ -10,10 +10,10 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const Graph& old, Graph& g, bool fuse_linear)
+  Fuser(const Graph& old, Graph& g, const FusedFunctions& functions)
       : old_(old),
         graph_(g),
-        fuse_linear_(fuse_linear),
+        functions_(functions),
         writer_(old.buffers.size(), kNone),
         readers_(old.buffers.size(), 0) {
     for (TaskId t = 0; t < old.tasks.size(); ++t) {
@@ -55,8 +55,9 @@ class Fuser {
     } else if (task.op == Op::activation) {
       const std::string& function = old_.attrs_of(task).text("function");
       const BufferId x = old_.reads(t)[0];
-      if (function == "relu") {
+      if (functions_.batch_norm(function))
         if (const TaskId norm = producer(x, Op::batch_norm); norm != kNone) return join(t, {norm, kNone, function});
+      if (function == "relu") {
         const TaskId add = x == kNone ? kNone : writer_[x];
         // An add that was joined with its norm already takes the function too.
         if (add != kNone && fused_[add].root != kNone && old_.tasks[add].op == Op::add && readers_[x] == 1) {
@@ -67,9 +68,11 @@ class Fuser {
           return;
         }
       }
-      if (!fuse_linear_ || !linear_takes(function)) return;
+      if (!linear_takes(function) || !functions_.linear(function)) return;
       const TaskId linear = producer(x, Op::linear);
       if (linear != kNone && !old_.attrs_of(old_.tasks[linear]).has("function")) join(t, {linear, kNone, function});
+    } else if (task.op == Op::layer_norm) {
+      find_sum(t);
     }
   }
 
@@ -81,6 +84,16 @@ class Fuser {
     if (norm_a != kNone && norm_b != kNone) (norm_a > norm_b ? norm_b : norm_a) = kNone;
     const TaskId norm = norm_a != kNone ? norm_a : norm_b;
     if (norm != kNone) join(at, {norm, norm == norm_a ? b : a, function});
+  }
+
+  // norm(a + b), where the sum may have other readers: the norm moves up to the add.
+  void find_sum(TaskId norm) {
+    const BufferId x = old_.reads(norm)[0];
+    const TaskId add = writer_[x];
+    if (add == kNone || old_.tasks[add].op != Op::add || absorbed_[add] || fused_[add].root != kNone) return;
+    const BufferId a = old_.reads(add)[0], b = old_.reads(add)[1];
+    if (old_.buffers[a].shape != old_.buffers[b].shape || a == b || old_.buffers[x].role != Role::activation) return;
+    join(add, {norm, b, "none"});
   }
 
   void join(TaskId at, const Fused& fused) {
@@ -95,7 +108,11 @@ class Fuser {
     std::vector<BufferId> reads(old_.reads(root_id).begin(), old_.reads(root_id).end());
     std::vector<BufferId> writes(old_.writes(root_id).begin(), old_.writes(root_id).end());
     AttrsId attrs = root.attrs;
-    if (fused.root != kNone) {
+    if (fused.root != kNone && root.op == Op::layer_norm) {
+      writes.push_back(reads[0]);
+      reads[0] = old_.reads(t)[0];
+      reads.push_back(fused.residual);
+    } else if (fused.root != kNone) {
       Attrs joined = old_.attrs_of(root);
       joined.set("function", fused.function);
       attrs = graph_.add_attrs(joined);
@@ -111,7 +128,7 @@ class Fuser {
 
   const Graph& old_;
   Graph& graph_;
-  bool fuse_linear_;
+  const FusedFunctions& functions_;
   std::vector<TaskId> writer_;
   std::vector<std::uint32_t> readers_;
   std::vector<char> absorbed_;
@@ -120,11 +137,11 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(Graph graph, bool fuse_linear) {
+Graph fuse(Graph graph, const FusedFunctions& functions) {
   const Graph old = graph;
   graph.tasks.clear();
   graph.operands.clear();
-  Fuser(old, graph, fuse_linear).run();
+  Fuser(old, graph, functions).run();
   return graph;
 }
 

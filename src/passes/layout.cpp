@@ -1,6 +1,7 @@
 #include "passes/layout.h"
 
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 
@@ -36,17 +37,32 @@ class LayoutChooser {
     for (BufferId& b : reads)
       if (const auto plain = plain_of_.find(b); plain != plain_of_.end()) b = plain->second;
     const Layout layout = wanted(task, reads);
-    for (std::size_t i = 0; i < reads.size(); ++i)
-      if (is_image_operand(graph_, task, i, reads[i]) && graph_.buffers[reads[i]].layout != layout)
-        reads[i] = reordered(reads[i], layout, task.layer);
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (!is_image_operand(graph_, task, i, reads[i]) || task.op == Op::reorder) continue;
+      const Layout own = i == 0 ? target_.first_image_layout(old_, task).value_or(layout) : layout;
+      if (graph_.buffers[reads[i]].layout != own) reads[i] = reordered(reads[i], own, task.layer);
+    }
     for (const BufferId b : writes)
-      if (is_image(graph_, b)) graph_.buffers[b].layout = layout;
+      if (is_image(graph_, b)) graph_.buffers[b].layout = task.op == Op::reorder ? reader_layout(b, layout) : layout;
     const TaskId id = graph_.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
     graph_.tasks[id].micro_batch = task.micro_batch;
     graph_.tasks[id].device = task.device;
     for (const BufferId b : writes)
       if (!propagate_ && is_image(graph_, b) && graph_.buffers[b].dtype != DType::u8 && layout != plain_layout(4))
         plain_of_[b] = reordered(b, plain_layout(4), task.layer);
+  }
+
+  // What a reorder writes: as all of its readers want it, if they agree on something special.
+  Layout reader_layout(BufferId b, const Layout& otherwise) const {
+    std::optional<Layout> common;
+    for (const Task& task : old_.tasks)
+      for (std::size_t i = 0; i < task.reads; ++i) {
+        if (old_.reads(task)[i] != b) continue;
+        const auto own = i == 0 ? target_.first_image_layout(old_, task) : std::nullopt;
+        if (!own || (common && *common != *own)) return otherwise;
+        common = own;
+      }
+    return common.value_or(otherwise);
   }
 
   Layout wanted(const Task& task, const std::vector<BufferId>& reads) const {

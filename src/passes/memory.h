@@ -8,7 +8,7 @@
 
 namespace overtake {
 
-inline constexpr std::uint64_t kAlignment = 64;
+inline constexpr std::uint64_t kAlignment = 256;  // what the pickiest of the libraries wants
 
 // Weights and states first, then what the host writes and reads, then the rest, each of which lives from its first
 // write to its last use in the order the lanes guarantee. Results are put on their operand's bytes where the op allows

@@ -7,11 +7,16 @@
 namespace overtake {
 namespace {
 
-BufferId add_state(Graph& g, BufferId weight, const char* suffix) {
+// p is a copy: the list it comes from grows.
+BufferId add_state(Graph& g, Parameter p, const char* suffix) {
+  const BufferId weight = p.buffer;
   const BufferId b = g.add_buffer(fmt::format("{}.{}", g.buffer_name(weight), suffix), g.buffers[weight].shape,
                                   DType::f32, Role::optimizer_state);
   g.buffers[b].layout = g.buffers[weight].layout;
-  g.parameters.push_back({.buffer = b, .gradient = kNone, .init = {}});
+  Parameter state{.buffer = b, .init = {}, .stored_rows = p.stored_rows};
+  for (const StoredPart& part : p.parts)
+    state.parts.push_back({g.intern(fmt::format("{}.{}", g.string(part.name), suffix)), part.rows, {}});
+  g.parameters.push_back(std::move(state));
   return b;
 }
 
@@ -38,11 +43,13 @@ Graph add_updates(Graph g, const OptimizerSettings& s) {
   for (const Parameter& p : trained) {
     const LayerId layer = g.add_layer(std::string(g.buffer_name(p.buffer)));
     if (s.kind == OptimizerSettings::Kind::sgd) {
-      const BufferId momentum = s.momentum != 0 ? add_state(g, p.buffer, "momentum") : kNone;
-      g.add_task(Kind::update, Op::sgd, layer, sgd, {p.buffer, p.gradient, factor, momentum}, {p.buffer, momentum});
+      const BufferId momentum = s.momentum != 0 ? add_state(g, p, "momentum") : kNone;
+      g.add_task(Kind::update, Op::sgd, layer, sgd, {p.buffer, p.gradient, factor, momentum, kNone},
+                 {p.buffer, momentum, kNone});
     } else {
-      const BufferId m = add_state(g, p.buffer, "exp_avg"), v = add_state(g, p.buffer, "exp_avg_sq");
-      g.add_task(Kind::update, Op::adamw, layer, adamw, {p.buffer, p.gradient, factor, m, v}, {p.buffer, m, v});
+      const BufferId m = add_state(g, p, "exp_avg"), v = add_state(g, p, "exp_avg_sq");
+      g.add_task(Kind::update, Op::adamw, layer, adamw, {p.buffer, p.gradient, factor, m, v, kNone},
+                 {p.buffer, m, v, kNone});
     }
   }
   return g;

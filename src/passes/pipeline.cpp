@@ -2,7 +2,10 @@
 
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/fuse_gradients.h"
+#include "passes/join_projections.h"
 #include "passes/layout.h"
+#include "passes/pad_classes.h"
 #include "passes/precision.h"
 #include "passes/recognise.h"
 #include "passes/weights.h"
@@ -15,7 +18,15 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   passes.push_back({"recognise", recognise, is_forward_only});
   // Fusing comes before differentiation: on the forward graph alone patterns are small, and each op's own gradient rule
   // then fuses the backward as well.
-  passes.push_back({"fuse", [&target](Graph g) { return fuse(std::move(g), target.fuses_linear()); }, is_forward_only});
+  passes.push_back({"fuse",
+                    [&target](Graph g) {
+                      return fuse(std::move(g),
+                                  {.linear = [&](std::string_view f) { return target.fuses_linear(f); },
+                                   .batch_norm = [&](std::string_view f) { return target.fuses_batch_norm(f); }});
+                    },
+                    is_forward_only});
+  if (target.joins_projections()) passes.push_back({"join_projections", join_projections, is_forward_only});
+  if (target.pads_classes()) passes.push_back({"pad_classes", pad_classes, is_forward_only});
   // Before layouts, so that casts are laid out like everything else.
   if (options.bf16) passes.push_back({"bf16", use_bf16, is_forward_only});
   // Before differentiation: a gradient lies like its value, and a reorder has a gradient like any other op.
@@ -25,6 +36,9 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
                     },
                     is_forward_only});
   passes.push_back({"differentiate", differentiate, is_forward_only, is_differentiated});
+  // What only shows between the gradient rules of neighbours.
+  passes.push_back({"fuse_gradients", [&target](Graph g) { return fuse_gradients(std::move(g), target); },
+                    is_differentiated, is_differentiated});
   // Before updates, whose states lie like the weight.
   passes.push_back(
       {"store_weights", [&target](Graph g) { return store_weights(std::move(g), target); }, is_differentiated});
@@ -33,6 +47,10 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   for (const Pass<Graph>& pass : options.extra) passes.push_back(pass);
   // After everything that may still change who reads a weight.
   passes.push_back({"pack_weights", [&target](Graph g) { return pack_weights(std::move(g), target); }, has_updates});
+  if (target.update_group_elements() > 0)
+    passes.push_back({"group_updates",
+                      [&target](Graph g) { return group_updates(std::move(g), target.update_group_elements()); },
+                      has_updates});
   // Last: scratch depends on the final form of each task.
   passes.push_back({"scratch", [&target](Graph g) { return add_scratch(std::move(g), target); }, has_updates});
   return passes;

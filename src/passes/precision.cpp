@@ -13,7 +13,6 @@ bool is_own_weight(Op op, std::size_t read) {
   switch (op) {
     case Op::linear:
     case Op::conv2d:
-    case Op::layer_norm:
     case Op::group_norm:
     case Op::embedding:
     case Op::lstm:
@@ -21,6 +20,8 @@ bool is_own_weight(Op op, std::size_t read) {
       return read >= 1;  // after x
     case Op::batch_norm:
       return read >= 2;  // after x and the residual
+    case Op::layer_norm:
+      return read == 1 || read == 2;  // between x and the residual
     default:
       return false;
   }
@@ -51,10 +52,11 @@ Graph use_bf16(Graph g) {
       }
       b = cast;
     }
-    // The first result, and what linear keeps from before its function, are activations; the others are statistics.
+    // The first result, what linear keeps from before its function, and a layer norm's sum are activations; the others
+    // are statistics.
     const auto writes = old.writes(t);
     for (std::size_t i = 0; i < writes.size(); ++i) {
-      const bool is_activation = i == 0 || (i == 1 && task.op == Op::linear);
+      const bool is_activation = i == 0 || (i == 1 && task.op == Op::linear) || (i == 3 && task.op == Op::layer_norm);
       Buffer& b = g.buffers[writes[i]];
       if (is_activation && b.role == Role::activation && b.dtype == DType::f32) b.dtype = DType::bf16;
     }

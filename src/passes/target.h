@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "graph/graph.h"
 
@@ -25,13 +26,29 @@ enum class ImageLayout : std::uint8_t {
 class Target {
  public:
   virtual ~Target() = default;
-  // Whether a linear layer with its activation in one kernel is faster than the two.
-  virtual bool fuses_linear() const = 0;
+  // Whether a linear layer with this activation in one kernel is faster than the two.
+  virtual bool fuses_linear(std::string_view function) const = 0;
+  // The same of a batch norm, which takes relu anywhere.
+  virtual bool fuses_batch_norm(std::string_view function) const { return function == "relu"; }
+  // Whether the input gradient of a linear layer can be multiplied by this function's derivative on its way out, and
+  // whether the backward of a batch norm adds up two gradients on its way in.
+  virtual bool fuses_derivative(std::string_view) const { return false; }
+  virtual bool fuses_gradient_sums() const { return false; }
+  // Whether one product for query, key and value is faster than three.
+  virtual bool joins_projections() const { return false; }
+  // Whether matrix products want rows of a multiple of 16 bytes so much that classifiers are padded for it.
+  virtual bool pads_classes() const { return false; }
   virtual ImageLayout image_layout(const Graph& graph, const Task& task) const = 0;
+  // The layout a forward task wants the image it reads first in, where that is another one than its others'.
+  virtual std::optional<Layout> first_image_layout(const Graph&, const Task&) const { return {}; }
   // How the task wants the weight it reads or writes at this place (reads first, then writes); none: as it is stored.
   // A gradient's format is also how the weight itself is stored.
   virtual std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task,
                                                      std::size_t operand) const = 0;
+  // Whether updates write a copy of the weight in another element type as well, and how many elements of weights one
+  // update task may take together (0: each weight has its own).
+  virtual bool updates_write_copies() const { return false; }
+  virtual std::int64_t update_group_elements() const { return 0; }
   virtual std::int64_t scratch_bytes(const Graph& graph, const Task& task) const = 0;
 };
 

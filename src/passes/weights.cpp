@@ -1,5 +1,6 @@
 #include "passes/weights.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -19,11 +20,40 @@ Graph store_weights(Graph g, const Target& target) {
       // A weight with several users has several gradients, which must lie alike to be added: it stays plain.
       if (!format || weight_of[gradient] == kNone) continue;
       g.buffers[gradient].layout = format->layout;
+      g.buffers[gradient].dtype = format->dtype;
       g.buffers[weight_of[gradient]].layout = format->layout;
     }
   }
   return g;
 }
+
+namespace {
+
+// The parameter whose update can write its weight in this format as well, or null.
+Parameter* updated_with(Graph& g, BufferId weight, const OperandFormat& format) {
+  if (format.layout != g.buffers[weight].layout) return nullptr;
+  const auto p = std::ranges::find(g.parameters, weight, &Parameter::buffer);
+  if (p == g.parameters.end() || p->gradient == kNone) return nullptr;
+  const bool is_free = p->copy == kNone || g.buffers[p->copy].dtype == format.dtype;
+  return is_free ? &*p : nullptr;
+}
+
+// Gives updates the copies of their weights, as the last of what they read and write.
+void write_copies(Graph& g) {
+  std::map<BufferId, BufferId> copy_of;
+  for (const Parameter& p : g.parameters)
+    if (p.copy != kNone) copy_of[p.buffer] = p.copy;
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    if (g.tasks[t].op != Op::sgd && g.tasks[t].op != Op::adamw) continue;
+    const auto copy = copy_of.find(g.writes(t)[0]);
+    if (copy == copy_of.end()) continue;
+    std::vector<BufferId> reads(g.reads(t).begin(), g.reads(t).end()), writes(g.writes(t).begin(), g.writes(t).end());
+    reads.back() = writes.back() = copy->second;
+    g.set_operands(t, reads, writes);
+  }
+}
+
+}  // namespace
 
 Graph pack_weights(Graph g, const Target& target) {
   const Graph old = g;
@@ -40,6 +70,15 @@ Graph pack_weights(Graph g, const Target& target) {
       const auto format = target.weight_format(old, task, i);
       const Buffer stored = g.buffers[reads[i]];
       if (!format || *format == OperandFormat{stored.dtype, stored.layout}) continue;
+      if (Parameter* p = target.updates_write_copies() ? updated_with(g, reads[i], *format) : nullptr) {
+        if (p->copy == kNone) {
+          p->copy = g.add_buffer(fmt::format("{}.{}", g.buffer_name(reads[i]), to_string(format->dtype)), stored.shape,
+                                 format->dtype, Role::weight_copy);
+          g.buffers[p->copy].layout = format->layout;
+        }
+        reads[i] = p->copy;
+        continue;
+      }
       const std::string key = fmt::format("{}.{}", to_string(format->layout), to_string(format->dtype));
       BufferId& packed = made.try_emplace({reads[i], key}, kNone).first->second;
       if (packed == kNone) {
@@ -55,6 +94,43 @@ Graph pack_weights(Graph g, const Target& target) {
     g.tasks[id].micro_batch = task.micro_batch;
     g.tasks[id].device = task.device;
   }
+  write_copies(g);
+  return g;
+}
+
+Graph group_updates(Graph g, std::int64_t most_elements) {
+  const Graph old = g;
+  g.tasks.clear();
+  g.operands.clear();
+  std::vector<BufferId> reads, writes;
+  std::int64_t elements = 0;
+  const Task* first = nullptr;
+  const auto flush = [&] {
+    if (first != nullptr) g.add_task(first->kind, first->op, first->layer, first->attrs, reads, writes);
+    first = nullptr;
+    elements = 0;
+    reads.clear();
+    writes.clear();
+  };
+  for (TaskId t = 0; t < old.tasks.size(); ++t) {
+    const Task& task = old.tasks[t];
+    if (task.op != Op::sgd && task.op != Op::adamw) {
+      flush();
+      const TaskId id = g.add_task(task.kind, task.op, task.layer, task.attrs, old.reads(t), old.writes(t));
+      g.tasks[id].micro_batch = task.micro_batch;
+      g.tasks[id].device = task.device;
+      continue;
+    }
+    const std::int64_t own = old.buffers[old.writes(t)[0]].shape.elements();
+    const bool fits = first != nullptr && first->op == task.op && first->attrs == task.attrs &&
+                      first->device == task.device && elements + own <= most_elements;
+    if (!fits) flush();
+    if (first == nullptr) first = &task;
+    elements += own;
+    reads.insert(reads.end(), old.reads(t).begin(), old.reads(t).end());
+    writes.insert(writes.end(), old.writes(t).begin(), old.writes(t).end());
+  }
+  flush();
   return g;
 }
 

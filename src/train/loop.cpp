@@ -61,21 +61,25 @@ class Loop {
 
   LoopResult run(const std::function<void(const Progress&)>& report, const std::function<bool()>& is_interrupted) {
     const std::uint64_t first = session_.steps_done();
-    const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
-    Loader loader(data_.train, {.sampler = sampler_, .augment = augment}, {first / per_epoch_, first % per_epoch_});
+    Loader loader = loader_at(first);
     LoopResult result;
     std::vector<double> step_ms;
     const Clock::time_point start = Clock::now();
     Clock::time_point last_report = start;
     double loss_sum = 0, correct = 0, counted = 0;
-    std::uint64_t since_report = 0;
-    while (session_.steps_done() < total_) {
-      if (is_interrupted()) {
-        result.interrupted = true;
-        break;
+    std::uint64_t since_report = 0, done = first;
+    for (;;) {
+      result.interrupted = result.interrupted || is_interrupted();
+      while (!result.interrupted && may_start(done) && !is_traced(done)) {
+        const HostBatch& batch = *loader.next();
+        session_.start_step(batch, rates_.at(session_.steps_done()));
       }
-      StepResult step = session_.step(*loader.next(), rates_.at(session_.steps_done()));
-      if (!std::isfinite(step.loss)) fail_not_finite();
+      if (session_.steps_done() == done && (result.interrupted || done == total_)) break;
+      StepResult step = session_.steps_done() > done
+                            ? session_.finish_step()
+                            : session_.step_traced(*loader.next(), rates_.at(session_.steps_done()));
+      if (!std::isfinite(step.loss)) fail_not_finite(done);
+      ++done;
       result.loss = step.loss;
       step_ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
       loss_sum += static_cast<double>(step.loss);
@@ -83,7 +87,6 @@ class Loop {
       counted += static_cast<double>(step.counted);
       ++since_report;
       keep(result, std::move(step.trace));
-      const std::uint64_t done = session_.steps_done();
       if (options_.save_every != 0 && done % options_.save_every == 0 && done < total_) save(step.loss);
       if (seconds_since(last_report) > 0.25 || done == total_) {
         const double rate = static_cast<double>(done - first) / seconds_since(start);
@@ -108,17 +111,38 @@ class Loop {
   }
 
  private:
+  Loader loader_at(std::uint64_t step) const {
+    const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
+    return Loader(data_.train, {.sampler = sampler_, .augment = augment}, {step / per_epoch_, step % per_epoch_});
+  }
+
+  // As many steps as the device takes, but none beyond a checkpoint that is not written yet.
+  bool may_start(std::uint64_t done) const {
+    const std::uint64_t started = session_.steps_done(), under_way = started - done;
+    const bool is_before_save = under_way > 0 && options_.save_every != 0 && started % options_.save_every == 0;
+    return started < total_ && under_way < session_.most_under_way() && !is_before_save;
+  }
+
+  // The last steps, where traces are wanted; they run one by one.
+  bool is_traced(std::uint64_t done) const {
+    return options_.keep_traces && session_.steps_done() == done && done + kKeptTraces >= total_;
+  }
+
   bool has_accuracy() const { return data_.train->form().label != LabelForm::targets; }
 
   void keep(LoopResult& result, Trace trace) const {
-    if (!options_.keep_traces) return;
+    if (!options_.keep_traces || trace.spans.empty()) return;
     if (result.traces.size() == kKeptTraces) result.traces.erase(result.traces.begin());
     result.traces.push_back(std::move(trace));
   }
 
-  [[noreturn]] void fail_not_finite() {
-    const std::uint64_t step = session_.steps_done();
-    const std::string culprit = session_.find_non_finite();
+  // On the step's own batch: the inputs may hold that of a later step already.
+  [[noreturn]] void fail_not_finite(std::uint64_t index) {
+    Loader loader = loader_at(index);
+    for (std::uint64_t under_way = session_.steps_done() - index - 1; under_way > 0; --under_way)
+      session_.finish_step();
+    const std::uint64_t step = index + 1;
+    const std::string culprit = session_.find_non_finite(*loader.next(), index);
     fail_user(
         "train: a number is not finite at step {}; first made by {}{}; lower --lr, set --clip-norm, or look at the "
         "data",

@@ -21,8 +21,10 @@ std::int64_t id_bound(const Graph& g, BufferId input) {
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     if (g.tasks[t].kind != Kind::forward) continue;
     const auto reads = g.reads(t);
-    if (g.tasks[t].op == Op::embedding && reads[0] == input) bound = g.buffers[reads[1]].shape[0];
-    if (g.tasks[t].op == Op::cross_entropy && reads[1] == input) bound = g.buffers[reads[0]].shape.back();
+    const Attrs& attrs = g.attrs_of(g.tasks[t]);
+    if (g.tasks[t].op == Op::embedding && reads[0] == input) bound = attrs.integer("vocabulary");
+    if (g.tasks[t].op == Op::cross_entropy && reads[1] == input)
+      bound = attrs.integer("classes", g.buffers[reads[0]].shape.back());
   }
   return bound;
 }
@@ -55,19 +57,12 @@ void note(const PlanningOptions& options, const std::string& line) {
   if (options.note) options.note(line);
 }
 
-std::vector<Trace> measured_steps(Executor& executor, int warm, int steps) {
-  std::vector<Trace> traces;
-  for (int i = 0; i < warm + steps; ++i) {
-    Trace trace = executor.run(0, {.step = static_cast<std::uint64_t>(i), .seed = 1, .learning_rate = 0.0f});
-    if (i >= warm) traces.push_back(std::move(trace));
-  }
-  return traces;
-}
+StepArgs measured_step(int i) { return {.step = static_cast<std::uint64_t>(i), .seed = 1, .learning_rate = 0.0f}; }
 
-std::unique_ptr<Executor> ready_executor(const Plan& plan, const PlanningOptions& options, unsigned threads) {
-  std::unique_ptr<Executor> executor = make_executor(options.device, {plan}, threads);
+std::unique_ptr<Executor> ready(std::unique_ptr<Executor> executor) {
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
+  for (int i = 0; i < kWarmSteps; ++i) executor->run(0, measured_step(i));
   return executor;
 }
 
@@ -88,14 +83,12 @@ struct Trial {
 };
 
 // Medians of steps run in turn, so that the machine's moods hit both alike.
-Trial run_trial(const Plan& in_order, const Plan& ooo, const PlanningOptions& options) {
-  const auto a = ready_executor(in_order, options, options.threads), b = ready_executor(ooo, options, options.threads);
-  measured_steps(*a, kWarmSteps, 0);
-  measured_steps(*b, kWarmSteps, 0);
+Trial run_trial(const Plan& in_order, const Plan& ooo, Backend& backend) {
+  const auto a = ready(backend.make_executor({in_order})), b = ready(backend.make_executor({ooo}));
   std::vector<double> a_ms, b_ms;
   for (int i = 0; i < kTrialRounds; ++i) {
-    a_ms.push_back(static_cast<double>(measured_steps(*a, 0, 1)[0].step_ns) * 1e-6);
-    b_ms.push_back(static_cast<double>(measured_steps(*b, 0, 1)[0].step_ns) * 1e-6);
+    a_ms.push_back(static_cast<double>(a->run(0, measured_step(i)).step_ns) * 1e-6);
+    b_ms.push_back(static_cast<double>(b->run(0, measured_step(i)).step_ns) * 1e-6);
   }
   const auto median = [](std::vector<double>& x) {
     std::ranges::sort(x);
@@ -111,12 +104,6 @@ ScheduleChoice schedule_from_string(const std::string& name) {
   if (name == "ooo") return ScheduleChoice::ooo;
   if (name == "auto") return ScheduleChoice::automatic;
   fail_user("--schedule {}: no such schedule; choose in-order, ooo or auto", name);
-}
-
-std::unique_ptr<Executor> make_executor(const std::string& device, std::vector<Plan> plans, unsigned threads) {
-  if (device == "cpu") return make_cpu_executor(std::move(plans), {.threads = threads});
-  if (device == "null") return make_null_executor(std::move(plans));
-  fail_user("--device {}: this build has no such device; `overtake devices` lists what there is", device);
 }
 
 void fill_random_inputs(Executor& executor, std::uint64_t seed) {
@@ -143,32 +130,41 @@ void fill_random_inputs(Executor& executor, std::uint64_t seed) {
 void fill_initial_parameters(Executor& executor, std::uint64_t seed) {
   const Graph& g = executor.plan(0).graph;
   for (const Parameter& p : g.parameters) {
-    const std::vector<float> values =
-        initial_values(p.init, key_of(seed, g.buffer_name(p.buffer)), g.buffers[p.buffer].shape.elements());
+    const Shape& shape = g.buffers[p.buffer].shape;
+    std::vector<float> values;
+    for (const StoredPart& part : p.parts) {
+      const std::vector<float> rows =
+          initial_values(part.init, key_of(seed, g.string(part.name)), part.rows * (shape.elements() / shape[0]));
+      values.insert(values.end(), rows.begin(), rows.end());
+    }
+    if (p.parts.empty()) values = initial_values(p.init, key_of(seed, g.buffer_name(p.buffer)), shape.elements());
+    if (p.stored_rows != 0)
+      std::fill(values.begin() + p.stored_rows * (shape.elements() / shape[0]), values.end(), 0.0f);
     executor.write_plain(p.buffer, std::as_bytes(std::span(values)));
   }
 }
 
-Profile measure_profile(const Graph& graph, const PlanningOptions& options) {
+Profile measure_profile(const Graph& graph, Backend& backend) {
   const Plan plan = place_memory(schedule_in_order(graph));
-  const auto times = [&](unsigned threads) {
-    return median_times(measured_steps(*ready_executor(plan, options, threads), kWarmSteps, kProfileSteps),
-                        graph.tasks.size());
+  const auto times = [&](std::unique_ptr<Executor> executor) {
+    std::vector<Trace> traces;
+    for (int i = 0; i < kProfileSteps; ++i) traces.push_back(executor->run_traced(0, measured_step(i)));
+    return median_times(traces, graph.tasks.size());
   };
-  return {.alone_ns = times(options.threads), .beside_ns = times(1)};
+  return {.alone_ns = times(ready(backend.make_executor({plan}))),
+          .beside_ns = times(ready(backend.make_one_lane_executor({plan})))};
 }
 
-Plan choose_plan(const Graph& graph, const PlanningOptions& options) {
+Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options) {
   const Plan in_order = place_memory(schedule_in_order(graph), options.memory_cap);
   if (options.schedule == ScheduleChoice::in_order) return in_order;
-  const unsigned threads = options.threads == 0 ? available_cores() : options.threads;
-  if (options.schedule == ScheduleChoice::automatic && threads < 2) {
+  if (options.schedule == ScheduleChoice::automatic && !backend.has_lanes()) {
     note(options, "schedule: in order; there is one core, so nothing can run beside anything");
     return in_order;
   }
-  Plan ooo = out_of_order_within(graph, measure_profile(graph, options), in_order, options);
+  Plan ooo = out_of_order_within(graph, measure_profile(graph, backend), in_order, options);
   if (options.schedule == ScheduleChoice::ooo || ooo.schedule == in_order.schedule) return ooo;
-  const Trial trial = run_trial(in_order, ooo, options);
+  const Trial trial = run_trial(in_order, ooo, backend);
   const bool pays = trial.ooo_ms < 0.99 * trial.in_order_ms;
   note(options, fmt::format("schedule: {}; measured {:.2f} ms in order, {:.2f} ms out of order",
                             pays ? "out of order" : "in order, for reordering does not pay here", trial.in_order_ms,

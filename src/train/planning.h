@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cost/profile.h"
-#include "exec/executor.h"
+#include "exec/backend.h"
 
 namespace overtake {
 
@@ -15,20 +15,16 @@ ScheduleChoice schedule_from_string(const std::string& name);  // "in-order", "o
 
 struct PlanningOptions {
   ScheduleChoice schedule = ScheduleChoice::automatic;
-  std::string device = "cpu";
-  unsigned threads = 0;
   std::optional<std::uint64_t> memory_cap;
   std::function<void(const std::string&)> note = {};
 };
 
 // A plan with memory placed, within the cap. Out of order is taken back step by step where it needs too much memory.
 // `automatic` takes out of order only if a short measured run confirms that it is faster.
-Plan choose_plan(const Graph& graph, const PlanningOptions& options);
+Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options);
 
-std::unique_ptr<Executor> make_executor(const std::string& device, std::vector<Plan> plans, unsigned threads);
-
-// Medians of a few steps on random inputs: with all threads, and with one.
-Profile measure_profile(const Graph& graph, const PlanningOptions& options);
+// Medians of a few steps on random inputs: with the whole device, and with one lane's share of it.
+Profile measure_profile(const Graph& graph, Backend& backend);
 
 // Random numbers of a sensible range into every input: floats are normal, ids are in the range their users accept.
 void fill_random_inputs(Executor& executor, std::uint64_t seed);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "exec/cpu/target.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
 #include "train/data_sources.h"
@@ -26,44 +25,59 @@ std::vector<BufferId> inputs_of(const Graph& g) {
 }  // namespace
 
 Session::Session(Graph forward, SessionOptions options) : options_(std::move(options)) {
-  if (options_.bf16 && options_.device == "cpu" && !cpu_has_bf16())
-    fail_user("--precision bf16: this CPU has no bfloat16 instructions; use --precision f32");
-  const CpuTarget target;
+  options_.backend.note = options_.note;
+  backend_ = open_backend(options_.device, options_.backend);
+  const Target& target = backend_->target();
   PassRunner runner({.skip = options_.skip_passes, .print = options_.print_passes});
-  const unsigned cores = options_.threads == 0 ? available_cores() : options_.threads;
+  const unsigned cores = options_.backend.threads == 0 ? available_cores() : options_.backend.threads;
   const Graph graph = build_training_graph(std::move(forward), target,
                                            {.optimizer = options_.optimizer,
-                                            .bf16 = options_.bf16,
+                                            .bf16 = backend_->precision() == Precision::bf16,
                                             .propagate_layouts = options_.propagate_layouts,
                                             .parts = options_.parts == 0 ? cores : options_.parts,
                                             .extra = options_.extra_passes},
                                            runner);
   passes_ = runner.records();
-  Plan plan = choose_plan(graph, {.schedule = options_.schedule,
-                                  .device = options_.device,
-                                  .threads = options_.threads,
-                                  .memory_cap = options_.memory_cap,
-                                  .note = options_.note});
+  Plan plan = choose_plan(graph, *backend_,
+                          {.schedule = options_.schedule, .memory_cap = options_.memory_cap, .note = options_.note});
   Plan forward_plan = place_memory(schedule_forward(graph));
   verify(plan);
   verify(forward_plan);
-  executor_ = make_executor(options_.device, {std::move(plan), std::move(forward_plan)}, options_.threads);
+  executor_ = backend_->make_executor({std::move(plan), std::move(forward_plan)});
   initialise();
 }
 
 void Session::initialise() {
   fill_initial_parameters(*executor_, options_.seed);
-  for (const Parameter& p : graph().parameters)
-    if (const NamedTensor* t = find_tensor(options_.initial, graph().buffer_name(p.buffer))) write_stored(p, *t);
+  for (const Parameter& p : graph().parameters) write_stored(p, options_.initial);
   steps_ = 0;
 }
 
-void Session::write_stored(const Parameter& p, const NamedTensor& t) {
+std::vector<std::byte> Session::read_values(const Parameter& p) const {
   const Buffer& b = graph().buffers[p.buffer];
-  // A pass may have dropped dimensions of one.
-  OVERTAKE_CHECK(same_but_ones(t.dims, stored_dims(graph(), p)) && t.type == stored_type(b.dtype),
-                 "tensor {} is stored as {} [{}]", t.name, stored_type_name(t.type), fmt::join(t.dims, ", "));
-  executor_->write_plain(p.buffer, from_stored(graph(), p, t.bytes));
+  std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+  executor_->read_plain(p.buffer, values);
+  return values;
+}
+
+void Session::write_stored(const Parameter& p, const std::vector<NamedTensor>& tensors) {
+  const Buffer& b = graph().buffers[p.buffer];
+  std::vector<std::byte> values;
+  for (const StoredTensor& part : stored_tensors(graph(), p)) {
+    const NamedTensor* t = find_tensor(tensors, part.name);
+    if (t == nullptr) continue;
+    // A pass may have dropped dimensions of one.
+    OVERTAKE_CHECK(same_but_ones(t->dims, stored_dims(graph(), p, part)) && t->type == stored_type(b.dtype),
+                   "tensor {} is stored as {} [{}]", t->name, stored_type_name(t->type), fmt::join(t->dims, ", "));
+    if (part.rows == 0) {
+      values = from_stored(graph(), p, t->bytes);
+      continue;
+    }
+    if (values.empty()) values = read_values(p);
+    const auto row = static_cast<std::ptrdiff_t>(values.size()) / b.shape[0];
+    std::ranges::copy(t->bytes, values.begin() + part.first_row * row);
+  }
+  if (!values.empty()) executor_->write_plain(p.buffer, values);
 }
 
 void Session::fill_inputs(std::uint64_t seed) { fill_random_inputs(*executor_, seed); }
@@ -89,9 +103,10 @@ SampleForm sample_form_of(const Graph& g) {
   }
   for (const Task& t : g.tasks) {
     if (t.kind != Kind::forward) continue;
-    if (t.op == Op::cross_entropy) form.classes = g.buffers[g.reads(t)[0]].shape.back();
+    if (t.op == Op::cross_entropy)
+      form.classes = g.attrs_of(t).integer("classes", g.buffers[g.reads(t)[0]].shape.back());
     if (t.op == Op::embedding && g.buffers[g.reads(t)[0]].role == Role::input)
-      form.vocabulary = g.buffers[g.reads(t)[1]].shape[0];
+      form.vocabulary = g.attrs_of(t).integer("vocabulary");
   }
   return form;
 }
@@ -125,19 +140,29 @@ void Session::write_batch(const HostBatch& batch) {
   }
 }
 
-StepResult Session::result_of(Trace trace) const {
+StepResult Session::result_of(FinishedStep step) const {
   StepResult result;
-  result.trace = std::move(trace);
-  for (std::size_t i = 0; i < graph().losses.size(); ++i) {
-    const auto* metrics = reinterpret_cast<const float*>(executor_->bytes(graph().losses[i]).data());
-    result.loss += metrics[0];
-    if (i == 0) {
-      result.counted = metrics[1];
-      result.correct = metrics[2];
-    }
+  result.trace = std::move(step.trace);
+  for (std::size_t i = 0; i < graph().losses.size(); ++i) result.loss += step.metrics[3 * i];
+  if (!step.metrics.empty()) {
+    result.counted = step.metrics[1];
+    result.correct = step.metrics[2];
   }
   return result;
 }
+
+StepArgs Session::next_step(float learning_rate) {
+  return {.step = steps_++, .seed = options_.seed, .learning_rate = learning_rate};
+}
+
+void Session::start_step(const HostBatch& batch, float learning_rate) {
+  write_batch(batch);
+  start_step(learning_rate);
+}
+
+void Session::start_step(float learning_rate) { executor_->start(0, next_step(learning_rate)); }
+
+StepResult Session::finish_step() { return result_of(executor_->finish()); }
 
 StepResult Session::step(const HostBatch& batch, float learning_rate) {
   write_batch(batch);
@@ -145,9 +170,22 @@ StepResult Session::step(const HostBatch& batch, float learning_rate) {
 }
 
 StepResult Session::step(float learning_rate) {
-  Trace trace = executor_->run(0, {.step = steps_, .seed = options_.seed, .learning_rate = learning_rate});
-  ++steps_;
-  return result_of(std::move(trace));
+  start_step(learning_rate);
+  return finish_step();
+}
+
+StepResult Session::step_traced(const HostBatch& batch, float learning_rate) {
+  write_batch(batch);
+  return step_traced(learning_rate);
+}
+
+StepResult Session::step_traced(float learning_rate) {
+  FinishedStep step{executor_->run_traced(0, next_step(learning_rate)), {}};
+  for (const BufferId b : graph().losses) {
+    const auto* metrics = reinterpret_cast<const float*>(executor_->bytes(b).data());
+    step.metrics.insert(step.metrics.end(), metrics, metrics + 3);
+  }
+  return result_of(std::move(step));
 }
 
 StepResult Session::evaluate(const HostBatch& batch) {
@@ -155,17 +193,25 @@ StepResult Session::evaluate(const HostBatch& batch) {
   return evaluate();
 }
 
-StepResult Session::evaluate() { return result_of(executor_->run(1, {.step = steps_, .seed = options_.seed})); }
+StepResult Session::evaluate() {
+  executor_->start(1, {.step = steps_, .seed = options_.seed});
+  return finish_step();
+}
 
 std::vector<NamedTensor> Session::tensors() const {
   std::vector<NamedTensor> all;
   for (const Parameter& p : graph().parameters) {
     const Buffer& b = graph().buffers[p.buffer];
-    const auto size = static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype));
-    std::vector<std::byte> ours(size);
-    executor_->read_plain(p.buffer, ours);
-    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(graph(), p, std::move(ours)));
-    all.push_back({graph().buffer_name(p.buffer), stored_type(b.dtype), stored_dims(graph(), p), *memory, memory});
+    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(graph(), p, read_values(p)));
+    for (const StoredTensor& part : stored_tensors(graph(), p)) {
+      std::span<const std::byte> bytes = *memory;
+      if (part.rows != 0) {
+        const std::size_t row = bytes.size() / static_cast<std::size_t>(b.shape[0]);
+        bytes =
+            bytes.subspan(static_cast<std::size_t>(part.first_row) * row, static_cast<std::size_t>(part.rows) * row);
+      }
+      all.push_back({part.name, stored_type(b.dtype), stored_dims(graph(), p, part), bytes, memory});
+    }
   }
   return all;
 }
@@ -173,17 +219,17 @@ std::vector<NamedTensor> Session::tensors() const {
 void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where) {
   std::vector<std::string> missing, misshapen, extra;
   std::set<std::string> known;
-  for (const Parameter& p : graph().parameters) {
-    const Buffer& b = graph().buffers[p.buffer];
-    const std::string& name = graph().buffer_name(p.buffer);
-    known.insert(name);
-    const NamedTensor* tensor = find_tensor(tensors, name);
-    if (tensor == nullptr)
-      missing.push_back(name);
-    else if (tensor->dims != stored_dims(graph(), p) || tensor->type != stored_type(b.dtype))
-      misshapen.push_back(fmt::format("{} ([{}], model has [{}])", name, fmt::join(tensor->dims, ", "),
-                                      fmt::join(stored_dims(graph(), p), ", ")));
-  }
+  for (const Parameter& p : graph().parameters)
+    for (const StoredTensor& part : stored_tensors(graph(), p)) {
+      known.insert(part.name);
+      const NamedTensor* tensor = find_tensor(tensors, part.name);
+      const std::vector<std::int64_t> dims = stored_dims(graph(), p, part);
+      if (tensor == nullptr)
+        missing.push_back(part.name);
+      else if (tensor->dims != dims || tensor->type != stored_type(graph().buffers[p.buffer].dtype))
+        misshapen.push_back(
+            fmt::format("{} ([{}], model has [{}])", part.name, fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
+    }
   for (const NamedTensor& t : tensors)
     if (!known.contains(t.name)) extra.push_back(t.name);
   if (!missing.empty() || !misshapen.empty() || !extra.empty())
@@ -191,24 +237,21 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
         "{}: it does not fit model {} and its optimizer: missing [{}], of another shape [{}], too much [{}]; use the "
         "model and settings it was made with",
         where, graph().model, fmt::join(missing, ", "), fmt::join(misshapen, ", "), fmt::join(extra, ", "));
-  for (const Parameter& p : graph().parameters) write_stored(p, *find_tensor(tensors, graph().buffer_name(p.buffer)));
+  for (const Parameter& p : graph().parameters) write_stored(p, tensors);
   steps_ = steps;
 }
 
 std::uint64_t Session::weights_hash() const {
   Hash64 hash;
   for (const Parameter& p : graph().parameters) {
-    const Buffer& b = graph().buffers[p.buffer];
-    if (b.role != Role::weight) continue;
-    std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
-    executor_->read_plain(p.buffer, values);
-    hash.add(values);
+    if (graph().buffers[p.buffer].role == Role::weight) hash.add(read_values(p));
   }
   return hash.value();
 }
 
-std::string Session::find_non_finite() {
-  return executor_->find_non_finite(0, {.step = steps_ - 1, .seed = options_.seed, .learning_rate = 0.0f});
+std::string Session::find_non_finite(const HostBatch& batch, std::uint64_t step) {
+  write_batch(batch);
+  return executor_->find_non_finite(0, {.step = step, .seed = options_.seed, .learning_rate = 0.0f});
 }
 
 }  // namespace overtake

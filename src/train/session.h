@@ -11,7 +11,7 @@
 
 #include "base/safetensors.h"
 #include "cost/profile.h"
-#include "exec/executor.h"
+#include "exec/backend.h"
 #include "passes/pipeline.h"
 #include "train/loader.h"
 #include "train/planning.h"
@@ -21,10 +21,9 @@ namespace overtake {
 struct SessionOptions {
   OptimizerSettings optimizer;
   ScheduleChoice schedule = ScheduleChoice::automatic;
-  std::string device = "cpu";  // or "null"
-  bool bf16 = false;
-  unsigned threads = 0;  // 0: all cores
-  unsigned parts = 0;    // pieces that sums are cut into; 0: as many as cores. Another number may change last bits.
+  std::string device = "cpu";  // see open_backend
+  BackendOptions backend;      // its note is set from the one below
+  unsigned parts = 0;  // pieces that sums are cut into; 0: as many as cores. Another number may change last bits.
   std::uint64_t seed = 0;
   // Weights and states that start from these, under the model's names and in stored form (train/weights.h), instead of
   // at random.
@@ -51,6 +50,14 @@ class Session {
   // One training step on a batch, or on what the input buffers hold.
   StepResult step(const HostBatch& batch, float learning_rate);
   StepResult step(float learning_rate);
+  // The same in two halves: on devices of their own the host goes on while up to most_under_way() steps run.
+  void start_step(const HostBatch& batch, float learning_rate);
+  void start_step(float learning_rate);
+  StepResult finish_step();
+  std::size_t most_under_way() const { return executor_->most_under_way(); }
+  // One step with a span for every task.
+  StepResult step_traced(const HostBatch& batch, float learning_rate);
+  StepResult step_traced(float learning_rate);
   // Forward only, with running statistics and without dropout; changes nothing.
   StepResult evaluate(const HostBatch& batch);
   StepResult evaluate();
@@ -63,6 +70,7 @@ class Session {
   std::uint64_t steps_done() const { return steps_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
   Executor& executor() { return *executor_; }
+  Precision precision() const { return backend_->precision(); }
   std::int64_t batch() const;
 
   // Starts the weights anew, from the seed and `initial`.
@@ -73,16 +81,20 @@ class Session {
   void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
   // Over all weights in their order in the model.
   std::uint64_t weights_hash() const;
-  // Name of the first task that made a number that is not finite; see Executor.
-  std::string find_non_finite();
+  // Name of the first task that makes a number that is not finite in this step; see Executor.
+  std::string find_non_finite(const HostBatch& batch, std::uint64_t step);
 
  private:
   void write_batch(const HostBatch& batch);
-  StepResult result_of(Trace trace) const;
-  void write_stored(const Parameter& parameter, const NamedTensor& tensor);
+  StepArgs next_step(float learning_rate);
+  StepResult result_of(FinishedStep step) const;
+  std::vector<std::byte> read_values(const Parameter& parameter) const;
+  // What of the parameter is among the tensors.
+  void write_stored(const Parameter& parameter, const std::vector<NamedTensor>& tensors);
 
   SessionOptions options_;
   std::vector<PassRecord> passes_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;
 };

@@ -23,6 +23,10 @@ bool is_bookkeeping(std::string_view name) {
   return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
+std::size_t rows_in_file(const Buffer& b, const Parameter& p) {
+  return static_cast<std::size_t>(p.stored_rows != 0 ? p.stored_rows : b.shape[0]);
+}
+
 // [rows, columns] -> [columns, rows]
 std::vector<std::byte> transposed(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns,
                                   std::size_t element) {
@@ -125,6 +129,7 @@ StoredType stored_type(DType type) {
 std::vector<std::int64_t> stored_dims(const Graph& g, const Parameter& p) {
   const Shape& shape = g.buffers[p.buffer].shape;
   std::vector<std::int64_t> dims(shape.span().begin(), shape.span().end());
+  if (p.stored_rows != 0) dims[0] = p.stored_rows;
   if (p.stored_transposed) std::swap(dims[0], dims[1]);
   if (dims.size() != 5) return dims;
   dims[1] *= dims[0];  // [G, O / G, ...] -> [O, ...]
@@ -132,16 +137,39 @@ std::vector<std::int64_t> stored_dims(const Graph& g, const Parameter& p) {
   return dims;
 }
 
+std::vector<StoredTensor> stored_tensors(const Graph& g, const Parameter& p) {
+  if (p.parts.empty()) return {{g.buffer_name(p.buffer), 0, 0}};
+  std::vector<StoredTensor> all;
+  std::int64_t row = 0;
+  for (const StoredPart& part : p.parts) {
+    all.push_back({g.string(part.name), row, part.rows});
+    row += part.rows;
+  }
+  return all;
+}
+
+std::vector<std::int64_t> stored_dims(const Graph& g, const Parameter& p, const StoredTensor& tensor) {
+  std::vector<std::int64_t> dims = stored_dims(g, p);
+  if (tensor.rows != 0) dims[0] = tensor.rows;
+  return dims;
+}
+
 std::vector<std::byte> to_stored(const Graph& g, const Parameter& p, std::vector<std::byte> ours) {
   const Buffer& b = g.buffers[p.buffer];
+  if (p.stored_rows != 0) ours.resize(ours.size() / static_cast<std::size_t>(b.shape[0]) * rows_in_file(b, p));
   if (!p.stored_transposed) return ours;
-  return transposed(ours, b.shape[0], b.shape[1], static_cast<std::size_t>(bytes_of(b.dtype)));
+  return transposed(ours, static_cast<std::int64_t>(rows_in_file(b, p)), b.shape[1],
+                    static_cast<std::size_t>(bytes_of(b.dtype)));
 }
 
 std::vector<std::byte> from_stored(const Graph& g, const Parameter& p, std::span<const std::byte> stored) {
   const Buffer& b = g.buffers[p.buffer];
-  if (!p.stored_transposed) return {stored.begin(), stored.end()};
-  return transposed(stored, b.shape[1], b.shape[0], static_cast<std::size_t>(bytes_of(b.dtype)));
+  std::vector<std::byte> ours(stored.begin(), stored.end());
+  if (p.stored_transposed)
+    ours = transposed(stored, b.shape[1], static_cast<std::int64_t>(rows_in_file(b, p)),
+                      static_cast<std::size_t>(bytes_of(b.dtype)));
+  ours.resize(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));  // zeros beyond the file's rows
+  return ours;
 }
 
 FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vector<std::string>& skip,

@@ -11,9 +11,17 @@
 
 namespace overtake {
 
-// A parameter's shape in files, which is PyTorch's: grouped convolutions [O, C / G, kh, kw], and [in, out] where the
-// model says so.
+// A tensor of a file and where its rows lie in the parameter's buffer.
+struct StoredTensor {
+  std::string name;
+  std::int64_t first_row = 0, rows = 0;  // rows 0: the whole buffer, as it is stored
+};
+// Nearly always one.
+std::vector<StoredTensor> stored_tensors(const Graph& graph, const Parameter& parameter);
+// The shape of one of them. The parameter's shape in files, which is PyTorch's: grouped convolutions [O, C / G, kh,
+// kw], and [in, out] where the model says so.
 std::vector<std::int64_t> stored_dims(const Graph& graph, const Parameter& parameter);
+std::vector<std::int64_t> stored_dims(const Graph& graph, const Parameter& parameter, const StoredTensor& tensor);
 // Its values there and ours, row-major.
 std::vector<std::byte> to_stored(const Graph& graph, const Parameter& parameter, std::vector<std::byte> ours);
 std::vector<std::byte> from_stored(const Graph& graph, const Parameter& parameter, std::span<const std::byte> stored);

@@ -34,7 +34,7 @@ LaneProgram chain_over_lanes(Recorder& recorder, std::size_t tasks, std::size_t 
   program.tasks.resize(tasks);
   for (TaskId t = 0; t < tasks; ++t) {
     program.tasks[t] = recorder.task(t, 1);
-    LaneProgram::Entry entry{.task = t, .waits_for = {}};
+    LaneEntry entry{.task = t, .waits_for = {}};
     if (t > 0) entry.waits_for.push_back(t - 1);
     program.lanes[t % lanes].push_back(entry);
   }
@@ -100,7 +100,7 @@ TEST(Lane, ATrainingStepOnTwoLanesHasNoRaces) {
   for (const ScheduleChoice schedule : {ScheduleChoice::in_order, ScheduleChoice::ooo}) {
     SessionOptions options;
     options.schedule = schedule;
-    options.threads = 3;
+    options.backend.threads = 3;
     options.parts = 3;
     options.optimizer.clip_norm = 1;
     Session session(build_model("cnn", ModelSettings::parse("batch=6,width=4")), options);

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/bf16.h"
-#include "exec/cpu/target.h"
 #include "op_reference_nn.h"
 #include "passes/keep.h"
+#include "test_device.h"
 #include "train/session.h"
 
 namespace overtake::reference {
@@ -183,9 +183,9 @@ inline void write_values(Session& session, const Values& values) {
 inline SessionOptions session_options(const RunOptions& options, const std::string& kept) {
   SessionOptions session;
   session.schedule = ScheduleChoice::in_order;
-  session.threads = 2;
+  session.device = test_device();
+  session.backend = test_backend_options(options.bf16 ? Precision::bf16 : Precision::f32, 2);
   session.parts = options.parts;
-  session.bf16 = options.bf16;
   session.skip_passes = {"recognise"};  // the op itself is tested, also where it does nothing
   session.extra_passes = {keep_gradients()};
   if (options.keep)
@@ -306,7 +306,7 @@ inline void check_op(const OpCase& c) {
 
 // Values are exact in bfloat16, so that kinks stay where they are.
 inline void check_op_bf16(const OpCase& c) {
-  if (!cpu_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
   check_runs(c, random_values(c, kBf16Grid),
              {{.parts = 1, .bf16 = true}, {.parts = 2, .bf16 = true}, {.parts = 2, .keep = false, .bf16 = true}}, 3e-2);
 }

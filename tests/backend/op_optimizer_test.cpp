@@ -132,5 +132,27 @@ TEST(OpAdamW, WeightDecayAndBetas) {
 }
 TEST(OpAdamW, Clipping) { check_training({.kind = Kind::adamw, .eps = 1e-3, .clip_norm = 0.05}, 0.05, 1e-4); }
 
+// d sqrt(x) at 0 is infinite while the loss is not: the step changes no weight, not by way of the clipping factor
+// either, and its loss says so afterwards.
+TEST(OpClipping, AGradientThatIsNotFiniteChangesNothing) {
+  for (const Kind kind : {Kind::sgd, Kind::adamw}) {
+    Model m("op", 2);
+    const Value root = m.activation(m.parameter({2, 3}, {}, "zero"), "sqrt");
+    m.mean_squared_error(m.add(root, m.parameter({2, 3}, {Init::Kind::ones}, "good")));
+    SessionOptions options;
+    options.schedule = ScheduleChoice::in_order;
+    options.device = test_device();
+    options.backend = test_backend_options(Precision::f32, 1);
+    options.optimizer = {.kind = kind, .clip_norm = 1.0};
+    Session session(std::move(m).finish(), std::move(options));
+    session.fill_inputs(1);
+    const std::uint64_t before = session.weights_hash();
+    session.step(0.1f);
+    EXPECT_EQ(session.weights_hash(), before);
+    EXPECT_TRUE(
+        std::isnan(*reinterpret_cast<const float*>(session.executor().bytes(session.graph().losses[0]).data())));
+  }
+}
+
 }  // namespace
 }  // namespace overtake::reference

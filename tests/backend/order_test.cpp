@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/hash.h"
-#include "exec/cpu/target.h"
 #include "models/zoo.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
 #include "random_plan.h"
+#include "test_device.h"
 #include "train/planning.h"
 
 namespace overtake {
@@ -24,10 +25,21 @@ OptimizerSettings clipped_adamw() {
   return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
 }
 
+// Kept, so that kernels are made once; executors take their threads from it.
+Backend& backend(bool bf16, unsigned threads) {
+  static std::map<std::pair<bool, unsigned>, std::unique_ptr<Backend>> opened;
+  std::unique_ptr<Backend>& b = opened[{bf16, threads}];
+  if (!b) b = open_backend(test_device(), test_backend_options(bf16 ? Precision::bf16 : Precision::f32, threads));
+  return *b;
+}
+
+bool is_bf16(const Graph& g) {
+  return std::ranges::any_of(g.buffers, [](const Buffer& b) { return b.dtype == DType::bf16; });
+}
+
 Graph training_graph(Graph forward, const OptimizerSettings& optimizer, unsigned parts, bool bf16 = false) {
-  const CpuTarget target;
   PassRunner runner;
-  return build_training_graph(std::move(forward), target,
+  return build_training_graph(std::move(forward), backend(bf16, 1).target(),
                               {.optimizer = optimizer, .bf16 = bf16, .parts = parts, .extra = {}}, runner);
 }
 
@@ -49,7 +61,8 @@ std::uint64_t hash_of_parameters(Executor& executor) {
 std::uint64_t trained_hash(Plan plan, unsigned threads, std::uint64_t steps) {
   plan = place_memory(std::move(plan));
   verify(plan);
-  const auto executor = make_cpu_executor({std::move(plan)}, {.threads = threads});
+  const bool bf16 = is_bf16(plan.graph);
+  const auto executor = backend(bf16, threads).make_executor({std::move(plan)});
   fill_initial_parameters(*executor, kSeed);
   fill_random_inputs(*executor, kSeed);
   std::uint64_t last = hash_of_parameters(*executor);
@@ -143,7 +156,7 @@ TEST_P(Order, AdamWWithClipping) {
 }
 
 TEST_P(Order, Bf16) {
-  if (!cpu_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
   const Effort effort = {std::min(GetParam().effort.orders, 18), GetParam().effort.steps};
   expect_same_bits(training_graph(forward(), momentum(), 2, true), effort, 3);
 }
@@ -186,7 +199,7 @@ TEST(OrderOfViews, ViewsOfWeights) {
 TEST(OrderOfViews, OtherWeightsGiveOtherBits) {
   const Graph graph =
       training_graph(build_model("ffnn", ModelSettings::parse("batch=5,width=24,image=8")), momentum(), 2);
-  const auto executor = make_cpu_executor({place_memory(schedule_in_order(graph))}, {.threads = 1});
+  const auto executor = backend(false, 1).make_executor({place_memory(schedule_in_order(graph))});
   fill_initial_parameters(*executor, 1);
   const std::uint64_t first = hash_of_parameters(*executor);
   fill_initial_parameters(*executor, 2);

@@ -48,7 +48,7 @@ std::vector<float> numbers_of(Executor& executor, BufferId b) {
 Trained trained(const Case& c, bool with_pass) {
   SessionOptions options;
   options.schedule = ScheduleChoice::in_order;
-  options.threads = 2;
+  options.backend.threads = 2;
   options.seed = 5;
   if (!with_pass) options.skip_passes = {"recognise"};
   options.extra_passes = {keep_gradients()};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "passes/keep.h"
+#include "test_device.h"
 #include "train/session.h"
 #include "train/weights.h"
 
@@ -124,9 +125,9 @@ inline std::vector<float> read(Session& session, BufferId buffer) {
 // A buffer of the parameter's shape (itself, or its gradient) in the form files have it.
 inline std::vector<float> read_stored(Session& session, const Parameter& p, BufferId buffer) {
   std::vector<float> values = read(session, buffer);
-  if (!p.stored_transposed) return values;
   const auto bytes = std::as_bytes(std::span(values));
   const std::vector<std::byte> stored = to_stored(session.graph(), p, {bytes.begin(), bytes.end()});
+  values.resize(stored.size() / sizeof(float));
   std::memcpy(values.data(), stored.data(), stored.size());
   return values;
 }
@@ -134,8 +135,17 @@ inline std::vector<float> read_stored(Session& session, const Parameter& p, Buff
 // By the names of the weights.
 inline Tensors gradients_of(Session& session) {
   Tensors all;
-  for (const Parameter& p : session.graph().parameters)
-    if (p.gradient != kNone) all[session.graph().buffer_name(p.buffer)] = read_stored(session, p, p.gradient);
+  for (const Parameter& p : session.graph().parameters) {
+    if (p.gradient == kNone) continue;
+    const std::vector<float> values = read_stored(session, p, p.gradient);
+    for (const StoredTensor& t : stored_tensors(session.graph(), p)) {
+      all[t.name] = values;
+      if (t.rows == 0) continue;
+      const auto row = std::ssize(values) / session.graph().buffers[p.buffer].shape[0];
+      const auto first = values.begin() + t.first_row * row;
+      all[t.name] = std::vector<float>(first, first + t.rows * row);
+    }
+  }
   return all;
 }
 

@@ -78,7 +78,8 @@ std::uint64_t train_and_compare(const Golden& golden, ScheduleChoice schedule) {
   SessionOptions options;
   options.optimizer = optimizer_of(optimizer);
   options.schedule = schedule;
-  options.threads = 2;
+  options.device = test_device();
+  options.backend = test_backend_options(Precision::f32, 2);
   options.extra_passes = {keep_gradients(),
                           keep_buffers([](const std::string& name) { return name == "clip.factor"; })};
   const ModelSettings settings(facts.at("settings").get<std::map<std::string, double>>());

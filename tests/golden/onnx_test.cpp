@@ -114,7 +114,8 @@ std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, S
   SessionOptions options;
   options.optimizer = optimizer_of(facts.at("optimizer"));
   options.schedule = schedule;
-  options.threads = 2;
+  options.device = test_device();
+  options.backend = test_backend_options(Precision::f32, 2);
   options.initial = std::move(network.values);
   options.extra_passes = {keep_gradients()};
   Session session(std::move(network.graph), std::move(options));

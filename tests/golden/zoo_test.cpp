@@ -28,7 +28,8 @@ TEST_P(ZooGolden, FirstStepIsPyTorchs) {
   SessionOptions options;
   options.optimizer = {.kind = OptimizerSettings::Kind::sgd, .momentum = 0};
   options.schedule = ScheduleChoice::ooo;
-  options.threads = 2;
+  options.device = test_device();
+  options.backend = test_backend_options(Precision::f32, 2);
   options.initial = initial_weights(forward, facts.at("initial"));
   options.extra_passes = {keep_gradients()};
   Session session(std::move(forward), std::move(options));

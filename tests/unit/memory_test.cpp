@@ -301,9 +301,9 @@ TEST(Memory, LiveBytesByHand) {
   g.add_task(Kind::forward, Op::softmax, layer, 0, {a, b}, {c});
   g.add_task(Kind::forward, Op::softmax, layer, 0, {c}, {y});
   const Plan plan = place_memory(schedule_in_order(g));
-  const std::uint64_t fixed = 64 + 64 + 128;  // x, y, w
-  EXPECT_EQ(plan.persistent_bytes, 128u);
-  EXPECT_EQ(plan.live_bytes, fixed + 448 + 832 + 256);  // a, b, c, each in whole lines of 64 bytes
+  const std::uint64_t fixed = 3 * kAlignment;  // x, y, w
+  EXPECT_EQ(plan.persistent_bytes, kAlignment);
+  EXPECT_EQ(plan.live_bytes, fixed + 512 + 1024 + 256);  // a, b, c, each in whole pieces of 256 bytes
   EXPECT_EQ(plan.arena_bytes, plan.live_bytes);
 }
 

@@ -6,46 +6,28 @@
 
 #include "exec/cpu/bindings.h"
 #include "exec/cpu/conv_plan.h"
-#include "kernels/cpu/binary.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cpu/linear.h"
 
 namespace overtake {
 namespace {
 
-struct ConvOperands {
-  const Buffer *x, *y, *weight;
-  bool bias;
-};
-
-ConvOperands operands(const Graph& g, const Task& t) {
-  const auto read = [&](std::size_t i) { return &g.buffers[g.reads(t)[i]]; };
-  const auto write = [&](std::size_t i) { return &g.buffers[g.writes(t)[i]]; };
-  switch (t.kind) {
-    case Kind::forward:
-      return {read(0), write(0), read(1), g.reads(t)[2] != kNone};
-    case Kind::input_grad:
-      return {write(0), read(0), read(1), false};
-    default:
-      return {read(0), read(1), write(0), g.writes(t)[1] != kNone};
-  }
-}
-
 // One kernel per number of images that occurs.
 template <class Kernel>
 std::vector<std::shared_ptr<const Kernel>> kernels_per_part(const TaskView& v) {
   const std::uint32_t parts = conv_parts(v.graph(), v.task());
-  const std::int64_t batch = operands(v.graph(), v.task()).x->shape[0];
+  const std::int64_t batch = conv_operands(v.graph(), v.task()).x->shape[0];
   std::map<std::int64_t, std::shared_ptr<const Kernel>> by_images;
   std::vector<std::shared_ptr<const Kernel>> all;
   for (std::uint32_t part = 0; part < parts; ++part) {
     const UnitRange r = part_range(batch, part, parts);
     auto& kernel = by_images[r.end - r.begin];
-    if (!kernel) kernel = std::make_shared<const Kernel>(conv_part_shape(v.graph(), v.task(), r.end - r.begin));
-    OVERTAKE_CHECK(kernel->weight_layout() == operands(v.graph(), v.task()).weight->layout,
+    if (!kernel) kernel = std::make_shared<const Kernel>(conv_shape(v.graph(), v.task(), r.end - r.begin));
+    OVERTAKE_CHECK(kernel->weight_layout() == conv_operands(v.graph(), v.task()).weight->layout,
                    "convolution {}: a part of {} images wants its weight laid out as {}, not {}",
                    v.graph().layer_name(v.task().layer), r.end - r.begin, to_string(kernel->weight_layout()),
-                   to_string(operands(v.graph(), v.task()).weight->layout));
+                   to_string(conv_operands(v.graph(), v.task()).weight->layout));
     all.push_back(kernel);
   }
   return all;
@@ -72,7 +54,7 @@ struct Partials {
   std::int64_t bytes(std::uint32_t parts) const { return (parts - 1) * (weights_piece() + bias_piece()); }
 };
 Partials partials_of(const TaskView& v) {
-  const ConvOperands o = operands(v.graph(), v.task());
+  const ConvOperands o = conv_operands(v.graph(), v.task());
   return {padded_elements(o.weight->layout, o.weight->shape.span()), o.bias ? o.y->shape[1] : 0};
 }
 
@@ -171,44 +153,15 @@ std::int64_t conv_scratch(const TaskView& v) {
 
 }  // namespace
 
-kernels::ConvShape conv_part_shape(const Graph& g, const Task& t, std::int64_t images) {
-  const ConvOperands o = operands(g, t);
-  const Attrs& a = g.attrs_of(t);
-  const auto &kernel = a.integers("kernel"), &stride = a.integers("stride"), &padding = a.integers("padding"),
-             &dilation = a.integers("dilation");
-  kernels::ConvShape s;
-  s.batch = images;
-  s.in_channels = o.x->shape[1];
-  s.in_h = o.x->shape[2];
-  s.in_w = o.x->shape[3];
-  s.out_channels = o.y->shape[1];
-  s.out_h = o.y->shape[2];
-  s.out_w = o.y->shape[3];
-  s.kernel_h = kernel[0];
-  s.kernel_w = kernel[1];
-  s.stride_h = stride[0];
-  s.stride_w = stride[1];
-  s.pad_top = padding[0];
-  s.pad_left = padding[1];
-  s.pad_bottom = padding[2];
-  s.pad_right = padding[3];
-  s.dilation_h = dilation[0];
-  s.dilation_w = dilation[1];
-  s.groups = a.integer("groups");
-  s.bias = o.bias;
-  s.bf16 = o.x->dtype == DType::bf16;
-  return s;
-}
-
 std::uint32_t conv_parts(const Graph& g, const Task& t) {
-  return static_cast<std::uint32_t>(std::min<std::int64_t>(g.parts, operands(g, t).x->shape[0]));
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(g.parts, conv_operands(g, t).x->shape[0]));
 }
 
 Layout conv_weight_layout(const Graph& g, const Task& t) {
   // All parts take one weight, so it is laid out for the larger ones; the binding checks that the others agree.
   const std::uint32_t parts = conv_parts(g, t);
-  const std::int64_t images = (operands(g, t).x->shape[0] + parts - 1) / parts;
-  const kernels::ConvShape shape = conv_part_shape(g, t, images);
+  const std::int64_t images = (conv_operands(g, t).x->shape[0] + parts - 1) / parts;
+  const kernels::ConvShape shape = conv_shape(g, t, images);
   if (t.kind == Kind::forward) return kernels::ConvForward(shape).weight_layout();
   if (t.kind == Kind::input_grad) return kernels::ConvInputGrad(shape).weight_layout();
   return kernels::ConvWeightGrad(shape).weight_layout();

@@ -1,10 +1,7 @@
 // Activation, dropout, add, mul, sum, softmax.
 
-#include <limits>
-
-#include "exec/cpu/activation_name.h"
 #include "exec/cpu/bindings.h"
-#include "kernels/cpu/binary.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/softmax.h"
@@ -53,25 +50,9 @@ BoundTask dropout(const TaskView& v) {
   });
 }
 
-// Strides, in the output's physical order of dimensions, of an operand broadcast to it; 0 where it stretches.
-std::vector<std::int64_t> broadcast_strides(const Buffer& operand, const Buffer& out) {
-  const std::size_t missing = static_cast<std::size_t>(out.shape.rank) - operand.shape.rank;
-  std::vector<std::int64_t> logical(out.shape.rank, 0);
-  std::int64_t stride = 1;
-  for (std::size_t i = operand.shape.rank; i-- > 0;) {
-    const std::size_t dim = operand.layout.order[i];
-    if (operand.shape[dim] != 1) logical[missing + dim] = stride;
-    stride *= operand.shape[dim];
-  }
-  std::vector<std::int64_t> physical;
-  for (std::size_t i = 0; i < out.shape.rank; ++i) physical.push_back(logical[out.layout.order[i]]);
-  return physical;
-}
-
 template <kernels::BinaryOp op>
 BoundTask binary_forward(const TaskView& v) {
-  const kernels::BinaryPlan plan = kernels::make_binary_plan(
-      physical_dims(v.write(0)), broadcast_strides(v.read(0), v.write(0)), broadcast_strides(v.read(1), v.write(0)));
+  const kernels::BinaryPlan plan = binary_plan(v);
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T *a = v.in<T>(0), *b = v.in<T>(1);
     T* y = v.out<T>(0);
@@ -81,19 +62,10 @@ BoundTask binary_forward(const TaskView& v) {
   });
 }
 
-// reads dy, other?; writes the gradient of an operand, whose shape says what is summed.
-template <kernels::BinaryOp op>
-kernels::BinaryGradPlan grad_plan(const TaskView& v) {
-  const Buffer& dy = v.read(0);
-  const std::vector<std::int64_t> other =
-      v.has_read(1) ? broadcast_strides(v.read(1), dy) : std::vector<std::int64_t>{};
-  return kernels::make_binary_grad_plan(op, physical_dims(dy), broadcast_strides(v.write(0), dy), other);
-}
-
 template <kernels::BinaryOp op>
 BoundTask binary(const TaskView& v) {
   if (v.kind() == Kind::forward) return binary_forward<op>(v);
-  const kernels::BinaryGradPlan plan = grad_plan<op>(v);
+  const kernels::BinaryGradPlan plan = binary_grad_plan(v, op);
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T *dy = v.in<T>(0), *other = v.in<T>(1);
     T* grad = v.out<T>(0);
@@ -112,7 +84,7 @@ BoundTask binary(const TaskView& v) {
 
 template <kernels::BinaryOp op>
 std::int64_t binary_scratch(const TaskView& v) {
-  return v.kind() == Kind::forward ? 0 : grad_plan<op>(v).partials * static_cast<std::int64_t>(sizeof(float));
+  return v.kind() == Kind::forward ? 0 : binary_grad_plan(v, op).partials * static_cast<std::int64_t>(sizeof(float));
 }
 
 BoundTask sum(const TaskView& v) {
@@ -128,12 +100,8 @@ BoundTask sum(const TaskView& v) {
 }
 
 BoundTask softmax(const TaskView& v) {
-  const std::vector<std::int64_t> dims = physical_dims(v.write(0));
-  const std::size_t at = physical_axis(v.write(0), v.attrs().integer("axis"));
-  std::int64_t outer = 1, inner = 1;
-  for (std::size_t i = 0; i < at; ++i) outer *= dims[i];
-  for (std::size_t i = at + 1; i < dims.size(); ++i) inner *= dims[i];
-  const std::int64_t axis = dims[at], units = kernels::softmax_units(outer, inner);
+  const AxisView y = along(v.write(0), v.attrs().integer("axis"));
+  const std::int64_t axis = y.axis, inner = y.inner, units = kernels::softmax_units(y.outer, inner);
   const bool is_forward = v.kind() == Kind::forward;
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T *first = v.in<T>(0), *dy = v.in<T>(1);
@@ -148,41 +116,6 @@ BoundTask softmax(const TaskView& v) {
 }
 
 }  // namespace
-
-kernels::Activation activation_from_name(std::string_view name) {
-  using kernels::Activation;
-  constexpr std::pair<std::string_view, Activation> kNames[] = {{"relu", Activation::relu},
-                                                                {"gelu", Activation::gelu},
-                                                                {"gelu_tanh", Activation::gelu_tanh},
-                                                                {"silu", Activation::silu},
-                                                                {"sigmoid", Activation::sigmoid},
-                                                                {"tanh", Activation::tanh},
-                                                                {"hard_swish", Activation::hard_swish},
-                                                                {"hard_sigmoid", Activation::hard_sigmoid},
-                                                                {"exp", Activation::exp},
-                                                                {"log", Activation::log},
-                                                                {"sqrt", Activation::sqrt},
-                                                                {"reciprocal", Activation::reciprocal},
-                                                                {"erf", Activation::erf},
-                                                                {"abs", Activation::abs},
-                                                                {"softplus", Activation::softplus},
-                                                                {"mish", Activation::mish},
-                                                                {"leaky_relu", Activation::leaky_relu},
-                                                                {"elu", Activation::elu},
-                                                                {"clip", Activation::clip}};
-  for (const auto& [known, value] : kNames)
-    if (known == name) return value;
-  OVERTAKE_CHECK(false, "no kernel for the function {}", name);
-}
-
-kernels::ActivationFunction activation_function(const Attrs& attrs) {
-  using kernels::Activation;
-  const Activation kind = activation_from_name(attrs.text("function"));
-  if (kind == Activation::leaky_relu || kind == Activation::elu) return {kind, static_cast<float>(attrs.real("alpha"))};
-  if (kind != Activation::clip) return {kind};
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return {kind, static_cast<float>(attrs.real("min", -kInfinity)), static_cast<float>(attrs.real("max", kInfinity))};
-}
 
 CpuBinding bind_activation() { return {activation, nullptr}; }
 CpuBinding bind_dropout() { return {dropout, nullptr}; }

@@ -1,20 +1,15 @@
 // Cross entropy and mean squared error.
 
 #include "exec/cpu/bindings.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/block.h"
-#include "kernels/cpu/loss.h"
 
 namespace overtake {
 namespace {
 
-kernels::CrossEntropy cross_entropy_of(const TaskView& v) {
-  return {v.read(0).shape.back(), static_cast<float>(v.attrs().real("smoothing", 0.0)),
-          static_cast<std::int32_t>(v.attrs().integer("ignore_index", -100))};
-}
-
 BoundTask cross_entropy(const TaskView& v) {
   const kernels::CrossEntropy loss = cross_entropy_of(v);
-  const std::int64_t rows = v.read(0).shape.elements() / loss.classes;
+  const std::int64_t rows = rows_of(v.read(0));
   const auto* labels = v.in<std::int32_t>(1);
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
     const T* logits = v.in<T>(0);

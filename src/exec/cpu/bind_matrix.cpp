@@ -1,18 +1,13 @@
 // Linear, matmul, attention.
 
-#include <cmath>
 #include <optional>
 
-#include "exec/cpu/activation_name.h"
 #include "exec/cpu/bindings.h"
-#include "kernels/cpu/attention.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/linear.h"
-#include "kernels/cpu/matmul.h"
 
 namespace overtake {
 namespace {
-
-std::int64_t rows_of(const Buffer& b) { return b.shape.elements() / b.shape.back(); }
 
 BoundTask linear_forward(const TaskView& v) {
   const std::int64_t in = v.read(1).shape[1], out = v.read(1).shape[0], rows = rows_of(v.read(0));
@@ -57,16 +52,7 @@ BoundTask linear(const TaskView& v) {
 }
 
 BoundTask matmul(const TaskView& v) {
-  const bool trans_a = v.attrs().integer("trans_a", 0) != 0, trans_b = v.attrs().integer("trans_b", 0) != 0;
-  const Shape &a = v.read(0).shape, &b = v.read(1).shape, &c = v.write(0).shape;
-  const std::int64_t k = a[a.rank - (trans_a ? 2u : 1u)], n = c.back();
-  // A factor without leading dimensions meets all rows of the other at once; its gradient sums over all of them.
-  const bool is_one_product = b.rank == 2 || c.rank == 2;
-  const std::int64_t batch = is_one_product ? 1 : c.elements() / (c[c.rank - 2u] * n);
-  const std::int64_t m = c.elements() / n / batch;
-  const std::int64_t inner = is_one_product && trans_a ? a.elements() / a.back() : k;
-  kernels::MatmulShape shape = kernels::contiguous_matmul(batch, m, n, inner, trans_a, trans_b);
-  shape.alpha = static_cast<float>(v.attrs().real("scale", 1.0));
+  const kernels::MatmulShape shape = matmul_shape(v);
   const std::int64_t units = kernels::matmul_units(shape);
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
     const T *x = v.in<T>(0), *y = v.in<T>(1);
@@ -75,33 +61,6 @@ BoundTask matmul(const TaskView& v) {
       kernels::matmul<T, T>(shape, x, y, z, begin, end);
     })};
   });
-}
-
-kernels::AttentionShape attention_shape(const TaskView& v) {
-  const Shape& q = v.read(0).shape;
-  const bool is_packed = !v.has_read(1);
-  const std::int64_t width = is_packed ? q[2] / 3 : q[2];
-  kernels::AttentionShape s;
-  s.batch = q[0];
-  s.heads = v.attrs().integer("heads");
-  s.head_dim = width / s.heads;
-  s.queries = q[1];
-  s.keys = is_packed ? q[1] : v.read(1).shape[1];
-  s.q_stride = s.k_stride = s.v_stride = q[2];
-  s.o_stride = width;
-  s.causal = v.attrs().integer("causal", 0) != 0;
-  s.scale = static_cast<float>(v.attrs().real("scale", 1.0 / std::sqrt(static_cast<double>(s.head_dim))));
-  return s;
-}
-
-// Packed: query, key and value lie side by side in one tensor.
-template <class T>
-kernels::AttentionInputs<T> attention_inputs(const TaskView& v) {
-  const T* q = v.in<T>(0);
-  const std::int64_t width = v.read(0).shape[2] / 3;
-  const auto* mask = v.in<std::uint8_t>(3);
-  if (v.has_read(1)) return {q, v.in<T>(1), v.in<T>(2), mask};
-  return {q, q + width, q + 2 * width, mask};
 }
 
 template <class T>
@@ -128,13 +87,7 @@ BoundTask attention(const TaskView& v) {
     }
     const T *o = v.in<T>(4), *o_grad = v.in<T>(6);
     const float* lse = v.in<float>(5);
-    T* dq = v.out<T>(0);
-    const std::int64_t width = s.heads * s.head_dim;
-    kernels::AttentionGrads<T> grads{dq, v.out<T>(1), v.out<T>(2), s.q_stride, s.k_stride, s.v_stride};
-    if (!v.has_write(1)) {
-      grads.dk = dq + width;
-      grads.dv = dq + 2 * width;
-    }
+    const kernels::AttentionGrads<T> grads = attention_grads<T>(v, s);
     return {{parts, [=](std::uint32_t part, const StepArgs&) {
                const UnitRange r = part_range(units, part, parts);
                kernels::attention_input_grad(s, in, o, lse, o_grad, grads, scratch + part * piece, r.begin, r.end);

@@ -4,33 +4,13 @@
 #include <memory>
 
 #include "exec/cpu/bindings.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cpu/embedding.h"
-#include "kernels/cpu/move.h"
 #include "kernels/cpu/reorder.h"
 
 namespace overtake {
 namespace {
-
-// A tensor seen as [outer, axis, inner] in memory.
-struct AxisView {
-  std::int64_t outer = 1, axis = 1, inner = 1;
-};
-AxisView along(const Buffer& b, std::int64_t axis) {
-  const std::vector<std::int64_t> dims = physical_dims(b);
-  const std::size_t at = physical_axis(b, axis);
-  AxisView view{.axis = dims[at]};
-  for (std::size_t i = 0; i < at; ++i) view.outer *= dims[i];
-  for (std::size_t i = at + 1; i < dims.size(); ++i) view.inner *= dims[i];
-  return view;
-}
-
-// Moves work on activations and, unchanged, on token ids.
-template <class Body>
-auto with_movable_type(DType dtype, Body&& body) {
-  if (dtype == DType::i32) return body(std::int32_t{});
-  return with_type(dtype, body);
-}
 
 BoundTask concat(const TaskView& v) {
   const std::int64_t axis = v.attrs().integer("axis");
@@ -112,9 +92,7 @@ BoundTask reshape(const TaskView& v) {
 }
 
 BoundTask transpose(const TaskView& v) {
-  std::vector<int> order;
-  for (const std::int64_t d : v.attrs().integers("order")) order.push_back(static_cast<int>(d));
-  const kernels::PermutePlan plan = kernels::make_permute_plan(v.read(0).shape.span(), order);
+  const kernels::PermutePlan plan = transpose_plan(v);
   return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T* x = v.in<T>(0);
     T* y = v.out<T>(0);
@@ -160,7 +138,8 @@ std::int64_t reorder_scratch(const TaskView& v) {
 }
 
 BoundTask embedding_forward(const TaskView& v) {
-  const std::int64_t vocabulary = v.read(1).shape[0], width = v.read(1).shape[1], n = v.read(0).shape.elements();
+  const std::int64_t vocabulary = v.attrs().integer("vocabulary"), width = v.read(1).shape[1],
+                     n = v.read(0).shape.elements();
   const auto* tokens = v.in<std::int32_t>(0);
   const std::string layer = v.graph().layer_name(v.task().layer);
   const auto bound = [&]<class W, class T>(W, T) -> BoundTask {

@@ -1,8 +1,8 @@
 // Batch, layer and group norm.
 
 #include "exec/cpu/bindings.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/batch_norm.h"
-#include "kernels/cpu/group_norm.h"
 #include "kernels/cpu/layer_norm.h"
 
 namespace overtake {
@@ -14,10 +14,8 @@ using kernels::row_chunks;
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kLeastChannels = 64;  // a part of a combine below that is not worth a hand-over
 
-std::int64_t rows_of(const Buffer& image) { return image.shape.elements() / image.shape[1]; }
-
 BoundTask batch_norm_forward(const TaskView& v) {
-  const std::int64_t channels = v.read(0).shape[1], rows = rows_of(v.read(0)), chunks = row_chunks(rows);
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0)), chunks = row_chunks(rows);
   const bool is_relu = v.attrs().text("function") == "relu", is_training = v.attrs().integer("training") != 0;
   const auto eps = static_cast<float>(v.attrs().real("eps")), momentum = static_cast<float>(v.attrs().real("momentum"));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
@@ -51,7 +49,7 @@ BoundTask batch_norm_forward(const TaskView& v) {
 }
 
 BoundTask batch_norm_weight_grad(const TaskView& v) {
-  const std::int64_t channels = v.read(0).shape[1], rows = rows_of(v.read(0)), chunks = row_chunks(rows);
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0)), chunks = row_chunks(rows);
   const bool is_relu = v.attrs().text("function") == "relu";
   const BatchNormMask mask =
       !is_relu ? BatchNormMask::none : (v.has_read(2) ? BatchNormMask::from_y : BatchNormMask::from_x);
@@ -74,7 +72,7 @@ BoundTask batch_norm_weight_grad(const TaskView& v) {
 }
 
 BoundTask batch_norm_input_grad(const TaskView& v) {
-  const std::int64_t channels = v.read(0).shape[1], rows = rows_of(v.read(0));
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   const bool has_mask = v.attrs().text("function") == "relu" && v.attrs().integer("masked") == 0;
   const BatchNormMask mask = has_mask ? BatchNormMask::from_x : BatchNormMask::none;
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
@@ -95,7 +93,7 @@ BoundTask batch_norm(const TaskView& v) {
 
 std::int64_t batch_norm_scratch(const TaskView& v) {
   if (v.kind() == Kind::input_grad) return 0;
-  const std::int64_t rows = rows_of(v.read(0)), channels = v.read(0).shape[1];
+  const std::int64_t rows = pixels_of(v.read(0)), channels = v.read(0).shape[1];
   return kFloat * (v.kind() == Kind::forward ? kernels::batch_norm_partials(rows, channels)
                                              : kernels::batch_norm_grad_partials(rows, channels));
 }
@@ -107,19 +105,21 @@ BoundTask layer_norm(const TaskView& v) {
     const T* x = v.in<T>(0);
     if (v.kind() == Kind::forward) {
       const float *gamma = v.in<float>(1), *beta = v.in<float>(2);
-      T* y = v.out<T>(0);
+      const T* residual = v.in<T>(3);
+      T *y = v.out<T>(0), *sum = v.out<T>(3);
       float *mean = v.out<float>(1), *rstd = v.out<float>(2);
       return {over_units(parts_for(v, rows, 4), rows, [=](std::int64_t begin, std::int64_t end) {
-        kernels::layer_norm_forward(x, gamma, beta, width, eps, y, mean, rstd, begin, end);
+        kernels::layer_norm_forward<T>(x, residual, gamma, beta, width, eps, y, sum, mean, rstd, begin, end);
       })};
     }
     const T* dy = v.in<T>(1);
     const float *mean = v.in<float>(2), *rstd = v.in<float>(3);
     if (v.kind() == Kind::input_grad) {
       const float* gamma = v.in<float>(4);
+      const T* around = v.in<T>(5);
       T* dx = v.out<T>(0);
       return {over_units(parts_for(v, rows, 4), rows, [=](std::int64_t begin, std::int64_t end) {
-        kernels::layer_norm_input_grad<T>(x, dy, nullptr, gamma, mean, rstd, width, dx, begin, end);
+        kernels::layer_norm_input_grad<T>(x, dy, around, gamma, mean, rstd, width, dx, begin, end);
       })};
     }
     float *dgamma = v.out<float>(0), *dbeta = v.out<float>(1);
@@ -141,13 +141,8 @@ std::int64_t layer_norm_scratch(const TaskView& v) {
   return kernels::layer_norm_partials(v.read(0).shape.elements() / width, width) * kFloat;
 }
 
-kernels::GroupNormShape group_shape(const TaskView& v) {
-  const Shape& x = v.read(0).shape;
-  return {x[0], x[2] * x[3], x[1], v.attrs().integer("groups")};
-}
-
 BoundTask group_norm(const TaskView& v) {
-  const kernels::GroupNormShape s = group_shape(v);
+  const kernels::GroupNormShape s = group_norm_shape(v);
   const auto eps = static_cast<float>(v.attrs().real("eps"));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
     const T* x = v.in<T>(0);
@@ -181,7 +176,7 @@ BoundTask group_norm(const TaskView& v) {
 }
 
 std::int64_t group_norm_scratch(const TaskView& v) {
-  const kernels::GroupNormShape s = group_shape(v);
+  const kernels::GroupNormShape s = group_norm_shape(v);
   if (v.kind() == Kind::forward) return 0;
   return 2 * s.batch * (v.kind() == Kind::input_grad ? s.groups : s.channels) * kFloat;
 }

@@ -1,35 +1,10 @@
 // Max, average, global and adaptive pooling.
 
 #include "exec/cpu/bindings.h"
-#include "kernels/cpu/adaptive_pool.h"
-#include "kernels/cpu/pool.h"
+#include "exec/task_shapes.h"
 
 namespace overtake {
 namespace {
-
-kernels::PoolShape pool_shape(const TaskView& v) {
-  const bool is_forward = v.kind() == Kind::forward;
-  const Shape &x = (is_forward ? v.read(0) : v.write(0)).shape, &y = (is_forward ? v.write(0) : v.read(0)).shape;
-  const auto &kernel = v.attrs().integers("kernel"), &stride = v.attrs().integers("stride"),
-             &padding = v.attrs().integers("padding");
-  kernels::PoolShape s;
-  s.batch = x[0];
-  s.channels = x[1];
-  s.in_h = x[2];
-  s.in_w = x[3];
-  s.out_h = y[2];
-  s.out_w = y[3];
-  s.kernel_h = kernel[0];
-  s.kernel_w = kernel[1];
-  s.stride_h = stride[0];
-  s.stride_w = stride[1];
-  s.pad_top = padding[0];
-  s.pad_left = padding[1];
-  s.pad_bottom = padding[2];
-  s.pad_right = padding[3];
-  kernels::check_pool(s);
-  return s;
-}
 
 BoundTask max_pool(const TaskView& v) {
   const kernels::PoolShape s = pool_shape(v);
@@ -81,9 +56,8 @@ BoundTask global_pool(const TaskView& v) {
 
 BoundTask adaptive_pool(const TaskView& v) {
   const bool is_forward = v.kind() == Kind::forward;
-  const Shape &x = (is_forward ? v.read(0) : v.write(0)).shape, &y = (is_forward ? v.write(0) : v.read(0)).shape;
-  const kernels::AdaptivePoolShape s{.channels = x[1], .in_h = x[2], .in_w = x[3], .out_h = y[2], .out_w = y[3]};
-  const std::int64_t batch = x[0];
+  const kernels::AdaptivePoolShape s = adaptive_pool_shape(v);
+  const std::int64_t batch = v.read(0).shape[0];
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     const T* first = v.in<T>(0);
     T* out = v.out<T>(0);

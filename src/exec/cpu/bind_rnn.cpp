@@ -1,21 +1,12 @@
 // LSTM and GRU: one part walks all time steps of its rows of the batch.
 
 #include "exec/cpu/bindings.h"
+#include "exec/task_shapes.h"
 #include "kernels/cpu/gru.h"
 #include "kernels/cpu/lstm.h"
 
 namespace overtake {
 namespace {
-
-kernels::RnnShape rnn_shape(const TaskView& v) {
-  kernels::RnnShape s;
-  s.hidden = v.attrs().integer("hidden");
-  const Shape& x = v.kind() == Kind::input_grad ? v.write(0).shape : v.read(0).shape;
-  s.batch = x[0];
-  s.steps = x[1];
-  s.inputs = v.kind() == Kind::input_grad ? v.read(0).shape[1] : x[2];
-  return s;
-}
 
 // Rows of the batch, or of the weights, that parts share out.
 std::int64_t rnn_units(const TaskView& v, const kernels::RnnShape& s) {

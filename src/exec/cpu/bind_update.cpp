@@ -40,17 +40,18 @@ class StepHealth {
   std::vector<float*> losses_;
 };
 
-// An update in strips: each strip of the gradient is looked at while it is in the nearest cache anyway.
-// update(begin, end, args) works on blocks.
+// An update in strips: each strip of the gradient is looked at while it is in the nearest cache anyway. One gradient
+// that is not finite spoils the factor that clips all of them. update(begin, end, args) works on blocks.
 template <class Update>
-BoundTask guarded_update(const TaskView& v, std::int64_t count, const float* grad, Update update) {
+BoundTask guarded_update(const TaskView& v, std::int64_t count, const float* grad, const float* factor, Update update) {
   constexpr std::int64_t kStrip = 4;
   const std::int64_t blocks = blocks_of(count);
   return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
                      [=, health = StepHealth(v)](std::int64_t begin, std::int64_t end, const StepArgs& args) {
                        for (std::int64_t first = begin; first < end && health.is_good(); first += kStrip) {
                          const std::int64_t last = std::min(first + kStrip, end);
-                         if (kernels::first_non_finite(grad, count, first, last) < 0)
+                         const bool is_clipped_well = factor == nullptr || std::isfinite(*factor);
+                         if (is_clipped_well && kernels::first_non_finite(grad, count, first, last) < 0)
                            update(first, last, args);
                          else
                            health.spoil();
@@ -93,7 +94,7 @@ BoundTask sgd(const TaskView& v) {
   const bool is_nesterov = v.attrs().integer("nesterov") != 0;
   const float *grad = v.in<float>(1), *factor = factor_of(v);
   float *weight = v.out<float>(0), *velocity = v.out<float>(1);
-  return guarded_update(v, count, grad, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+  return guarded_update(v, count, grad, factor, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
     kernels::sgd_update({args.learning_rate, momentum, decay, is_nesterov}, grad, factor, weight, velocity, count,
                         begin, end);
   });
@@ -105,7 +106,7 @@ BoundTask adamw(const TaskView& v) {
   const kernels::AdamWStep settings{0, a.real("beta1"), a.real("beta2"), a.real("eps"), a.real("weight_decay"), 0};
   const float *grad = v.in<float>(1), *factor = factor_of(v);
   float *weight = v.out<float>(0), *m = v.out<float>(1), *s = v.out<float>(2);
-  return guarded_update(v, count, grad, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
+  return guarded_update(v, count, grad, factor, [=](std::int64_t begin, std::int64_t end, const StepArgs& args) {
     kernels::AdamWStep now = settings;
     now.learning_rate = static_cast<double>(args.learning_rate);
     now.step = static_cast<std::int64_t>(args.step) + 1;

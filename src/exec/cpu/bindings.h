@@ -1,7 +1,7 @@
 #pragma once
 // The bindings of each op to its kernels, defined in the bind_*.cpp files and gathered in table.cpp.
 
-#include "exec/cpu/task_view.h"
+#include "exec/cpu/binding.h"
 
 namespace overtake {
 

@@ -4,13 +4,10 @@
 
 #include <optional>
 
-#include "exec/cpu/task_view.h"
+#include "exec/cpu/binding.h"
 #include "kernels/cpu/conv2d.h"
 
 namespace overtake {
-
-// The images of one part of a convolution task; parts differ by at most one image.
-kernels::ConvShape conv_part_shape(const Graph& graph, const Task& task, std::int64_t images);
 
 std::uint32_t conv_parts(const Graph& graph, const Task& task);
 

@@ -4,16 +4,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "exec/cpu/binding.h"
 #include "exec/cpu/lanes.h"
-#include "exec/cpu/task_view.h"
 #include "exec/executor.h"
+#include "exec/plain_values.h"
 #include "kernels/cpu/block.h"
 #include "kernels/cpu/nan.h"
-#include "kernels/cpu/reorder.h"
 
 namespace overtake {
 namespace {
@@ -58,20 +60,6 @@ bool is_finite(const Buffer& b, const std::byte* data) {
   });
 }
 
-std::size_t plain_bytes(const Buffer& b) { return static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)); }
-
-void convert(const Buffer& b, const std::byte* from, const Layout& from_layout, std::byte* to,
-             const Layout& to_layout) {
-  if (from_layout == to_layout) {
-    std::memcpy(to, from, plain_bytes(b));
-    return;
-  }
-  with_type(b.dtype, [&]<class T>(T) {
-    kernels::reorder(reinterpret_cast<const T*>(from), from_layout, reinterpret_cast<T*>(to), to_layout, b.shape.span(),
-                     0, kernels::reorder_units(to_layout, b.shape.span()));
-  });
-}
-
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(std::vector<Plan> plans, const CpuOptions& options)
@@ -85,24 +73,35 @@ class CpuExecutor final : public Executor {
 
   const Plan& plan(std::size_t program) const override { return plans_.at(program); }
 
-  Trace run(std::size_t program, const StepArgs& args) override { return threads_.run(programs_.at(program), args); }
+  // Runs it to its end: the threads are the device.
+  void start(std::size_t program, const StepArgs& args) override {
+    OVERTAKE_CHECK(!finished_ && !error_, "a step is under way already");
+    try {
+      finished_ = {threads_.run(programs_.at(program), args), {}};
+      for (const BufferId b : plans_[program].graph.losses) {
+        const auto* metrics = reinterpret_cast<const float*>(address(plans_[program], b));
+        finished_->metrics.insert(finished_->metrics.end(), metrics, metrics + 3);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  FinishedStep finish() override {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    OVERTAKE_CHECK(finished_.has_value(), "no step is under way");
+    return *std::exchange(finished_, std::nullopt);
+  }
+  std::size_t most_under_way() const override { return 1; }
+  Trace run_traced(std::size_t program, const StepArgs& args) override { return run(program, args); }
 
   std::span<std::byte> bytes(BufferId b) override {
     return {arena_.data() + plans_[0].offsets.at(b), static_cast<std::size_t>(plans_[0].graph.bytes(b))};
   }
 
-  void read_plain(BufferId b, std::span<std::byte> to) override {
-    const Buffer& x = plans_[0].graph.buffers[b];
-    OVERTAKE_CHECK(to.size() == plain_bytes(x), "buffer {} has {} bytes, not {}", plans_[0].graph.buffer_name(b),
-                   plain_bytes(x), to.size());
-    convert(x, bytes(b).data(), x.layout, to.data(), plain_layout(x.shape.rank));
-  }
+  void read_plain(BufferId b, std::span<std::byte> to) override { to_plain(plans_[0].graph.buffers[b], bytes(b), to); }
 
   void write_plain(BufferId b, std::span<const std::byte> from) override {
-    const Buffer& x = plans_[0].graph.buffers[b];
-    OVERTAKE_CHECK(from.size() == plain_bytes(x), "buffer {} has {} bytes, not {}", plans_[0].graph.buffer_name(b),
-                   plain_bytes(x), from.size());
-    convert(x, from.data(), plain_layout(x.shape.rank), bytes(b).data(), x.layout);
+    from_plain(plans_[0].graph.buffers[b], from, bytes(b));
   }
 
   std::string find_non_finite(std::size_t program, const StepArgs& args) override {
@@ -111,7 +110,7 @@ class CpuExecutor final : public Executor {
     for (const Parameter& p : g.parameters)
       if (g.buffers[p.buffer].role == Role::weight && !is_finite(g.buffers[p.buffer], address(plan, p.buffer)))
         return fmt::format("an earlier update of weight {}", g.buffer_name(p.buffer));
-    for (const TaskId t : happens_before(plan, dependencies(g)).topological) {
+    for (const TaskId t : one_order(plan)) {
       for (const Phase& phase : programs_[program].tasks[t])
         for (std::uint32_t part = 0; part < phase.parts; ++part) phase.run(part, args);
       for (const BufferId b : g.writes(t))
@@ -137,13 +136,15 @@ class CpuExecutor final : public Executor {
       OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
       tasks[t] = bind_task(TaskView(g, g.tasks[t], addresses));
     }
-    return make_lane_program(plan, std::move(tasks));
+    return {lane_order(plan), std::move(tasks)};
   }
 
   std::vector<Plan> plans_;
   Arena arena_;
   std::vector<LaneProgram> programs_;
   LaneThreads threads_;
+  std::optional<FinishedStep> finished_;
+  std::exception_ptr error_;
 };
 
 }  // namespace

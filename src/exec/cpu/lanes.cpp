@@ -37,27 +37,6 @@ unsigned available_cores() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&allowed)));
 }
 
-LaneProgram make_lane_program(const Plan& plan, std::vector<BoundTask> tasks) {
-  const Dependencies deps = dependencies(plan.graph);
-  const HappensBefore order = happens_before(plan, deps);
-  LaneProgram program;
-  program.tasks = std::move(tasks);
-  program.lanes.resize(plan.lanes.size());
-  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
-    const auto& list = plan.lanes[l].tasks;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      LaneProgram::Entry entry{.task = list[i], .waits_for = {}};
-      for (const TaskId before : deps.of(list[i])) {
-        // What the task before on this lane has waited for already need not be waited for again.
-        const bool is_seen = i > 0 && order.lane_of[before] != kNone && order.is_before(before, list[i - 1]);
-        if (order.lane_of[before] != kNone && order.lane_of[before] != l && !is_seen) entry.waits_for.push_back(before);
-      }
-      program.lanes[l].push_back(std::move(entry));
-    }
-  }
-  return program;
-}
-
 LaneThreads::LaneThreads(unsigned threads, std::size_t lanes) : offers_(lanes), spans_(lanes) {
   const unsigned count = std::max(threads, static_cast<unsigned>(lanes));
   // Spinning only helps where every thread has a core.
@@ -162,7 +141,7 @@ void LaneThreads::work(unsigned thread) {
 
 void LaneThreads::lead(std::size_t lane) {
   const std::uint32_t number = number_;
-  for (const LaneProgram::Entry& entry : program_->lanes[lane]) {
+  for (const LaneEntry& entry : program_->lanes[lane]) {
     const auto is_ready = [&] {
       return failed_.load(std::memory_order_relaxed) || std::ranges::all_of(entry.waits_for, [&](TaskId t) {
                return done_[t].load(std::memory_order_acquire) == number;

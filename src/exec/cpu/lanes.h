@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/lane_order.h"
 
 namespace overtake {
 
@@ -25,14 +26,9 @@ using BoundTask = std::vector<Phase>;
 
 // The lanes of one plan, ready to run.
 struct LaneProgram {
-  struct Entry {
-    TaskId task = 0;
-    std::vector<TaskId> waits_for;  // tasks of other lanes
-  };
-  std::vector<std::vector<Entry>> lanes;
+  std::vector<std::vector<LaneEntry>> lanes;
   std::vector<BoundTask> tasks;  // by task
 };
-LaneProgram make_lane_program(const Plan& plan, std::vector<BoundTask> tasks);
 
 class LaneThreads {
  public:

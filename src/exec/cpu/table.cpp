@@ -18,17 +18,4 @@ const CpuBinding& cpu_binding(Op op) {
   return table[static_cast<std::size_t>(op)];
 }
 
-std::vector<std::int64_t> physical_dims(const Buffer& b) {
-  OVERTAKE_CHECK(b.layout.blocks == 0, "a blocked layout has no simple order of dimensions");
-  std::vector<std::int64_t> dims;
-  for (std::size_t i = 0; i < b.shape.rank; ++i) dims.push_back(b.shape[b.layout.order[i]]);
-  return dims;
-}
-
-std::size_t physical_axis(const Buffer& b, std::int64_t axis) {
-  for (std::size_t i = 0; i < b.shape.rank; ++i)
-    if (b.layout.order[i] == axis) return i;
-  OVERTAKE_CHECK(false, "axis {} of a buffer {}", axis, to_string(b.shape));
-}
-
 }  // namespace overtake

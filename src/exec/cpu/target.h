@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/target.h"
+#include "exec/image_layouts.h"
 
 namespace overtake {
 
@@ -10,8 +10,10 @@ class CpuTarget final : public Target {
  public:
   CpuTarget();
   // Measured: the activation costs the product more than a pass of its own over data that is in cache anyway.
-  bool fuses_linear() const override { return false; }
-  ImageLayout image_layout(const Graph& graph, const Task& task) const override;
+  bool fuses_linear(std::string_view) const override { return false; }
+  ImageLayout image_layout(const Graph& graph, const Task& task) const override {
+    return channels_last_where_possible(graph, task);
+  }
   std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
   std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override;
 };

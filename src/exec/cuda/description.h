@@ -1,6 +1,5 @@
 #pragma once
-// What GPUs this build and this machine have. The backend itself is still to come; a build without CUDA links
-// no_cuda.cpp.
+// What GPUs this build and this machine have. A build without CUDA links no_cuda.cpp.
 
 #include <cstdint>
 #include <string>
@@ -17,7 +16,8 @@ struct GpuDescription {
 
 struct CudaDescription {
   bool is_built_in = false;
-  std::string note;  // why there are no GPUs, for people; empty if there are
+  std::string note;                    // why there are no GPUs, for people; empty if there are
+  std::vector<std::string> libraries;  // "cuDNN 9.19.0"
   std::vector<GpuDescription> gpus;
 };
 CudaDescription describe_cuda();

@@ -1,9 +1,18 @@
+// What a build without CUDA says.
+
+#include "base/error.h"
+#include "exec/backend.h"
 #include "exec/cuda/description.h"
 
 namespace overtake {
 
 CudaDescription describe_cuda() {
-  return {.is_built_in = false, .note = "not in this build; configure with --preset cuda", .gpus = {}};
+  return {.is_built_in = false, .note = "not in this build; configure with --preset cuda", .libraries = {}, .gpus = {}};
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int, const BackendOptions&) {
+  fail_user(
+      "--device cuda: this build has no CUDA; `overtake devices` lists what there is, --preset cuda builds it in");
 }
 
 }  // namespace overtake

@@ -1,0 +1,54 @@
+#pragma once
+// A device made ready: what it tells the passes, and executors of plans on it.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "passes/target.h"
+
+namespace overtake {
+
+enum class Precision : std::uint8_t {
+  f32,
+  tf32,  // float32 whose matrix products round their factors to 10 bits of fraction; GPUs only
+  bf16   // bfloat16 activations and factors, float32 weights and sums
+};
+Precision precision_from_string(const std::string& name);
+const char* to_string(Precision precision);
+Precision default_precision(const std::string& device);
+
+struct BackendOptions {
+  std::optional<Precision> precision = {};      // none: bf16 on GPUs, f32 elsewhere
+  unsigned threads = 0;                         // of the CPU; 0: all cores
+  bool tune = true;                             // measure which of a library's kernels is the fastest; GPUs only
+  std::optional<std::string> tuning_file = {};  // what was measured is kept there; none: in the user's cache folder
+  bool use_graph = true;                        // one CUDA graph per step; false: task by task
+  std::function<void(const std::string&)> note = {};
+};
+
+// Executors keep what they need of the backend; it must outlive them.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const Target& target() const = 0;
+  virtual Precision precision() const = 0;
+  virtual std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) = 0;
+  // For measuring what a task takes beside another lane: with no more than one lane's share of the device.
+  virtual std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) = 0;
+  // Whether two lanes can run at the same time.
+  virtual bool has_lanes() const = 0;
+};
+
+// "cpu", "cuda", "cuda:1" or "null". User errors say what is missing.
+std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options);
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
+std::unique_ptr<Backend> make_null_backend(const BackendOptions& options);
+std::unique_ptr<Backend> make_cuda_backend(int gpu, const BackendOptions& options);
+
+}  // namespace overtake

@@ -1,0 +1,39 @@
+#include "base/error.h"
+#include "exec/backend.h"
+#include "exec/cpu/target.h"
+
+namespace overtake {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options)
+      : precision_(options.precision.value_or(Precision::f32)), threads_(options.threads) {
+    if (precision_ == Precision::tf32) fail_user("--precision tf32: only GPUs have it; use f32 or bf16");
+    if (precision_ == Precision::bf16 && !cpu_has_bf16())
+      fail_user("--precision bf16: this CPU has no bfloat16 instructions; use --precision f32");
+  }
+
+  const Target& target() const override { return target_; }
+  Precision precision() const override { return precision_; }
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
+    return make_cpu_executor(std::move(plans), {.threads = threads_});
+  }
+  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
+    return make_cpu_executor(std::move(plans), {.threads = 1});
+  }
+  bool has_lanes() const override { return (threads_ == 0 ? available_cores() : threads_) >= 2; }
+
+ private:
+  CpuTarget target_;
+  Precision precision_;
+  unsigned threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace overtake

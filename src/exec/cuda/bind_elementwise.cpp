@@ -1,0 +1,114 @@
+// Activation, dropout, add, mul, sum, softmax, expand, reduce.
+
+#include "exec/cuda/bindings.h"
+#include "exec/task_shapes.h"
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/binary.h"
+#include "kernels/cuda/dropout.h"
+#include "kernels/cuda/softmax.h"
+
+namespace overtake::cuda_bindings {
+namespace {
+
+using kernels::BinaryOp;
+
+Launch bind_activation(const TaskView& v, CudaProgramData&) {
+  const kernels::ActivationFunction function = activation_function(v.attrs());
+  const bool is_forward = v.kind() == Kind::forward;
+  const std::int64_t count = v.write(0).shape.elements();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T *x = v.in<T>(0), *y = v.in<T>(1), *dy = v.in<T>(2);
+    T* out = v.out<T>(0);
+    if (is_forward) return [=](cudaStream_t s) { cuda::activation_forward(s, function, x, out, count); };
+    return [=](cudaStream_t s) { cuda::activation_backward(s, function, x, y, dy, out, count); };
+  });
+}
+
+Launch bind_dropout(const TaskView& v, CudaProgramData& program) {
+  const std::int64_t count = v.write(0).shape.elements();
+  const bool is_training = v.attrs().integer("training") != 0;
+  const auto p = static_cast<float>(is_training ? v.attrs().real("p") : 0.0);
+  const auto salt = static_cast<std::uint32_t>(v.attrs().integer("salt"));
+  const cuda::StepValues* values = program.step_values();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T* x = v.in<T>(0);
+    T* y = v.out<T>(0);
+    return [=](cudaStream_t s) { cuda::dropout(s, values, salt, p, x, y, count); };
+  });
+}
+
+template <BinaryOp op>
+Launch bind_binary(const TaskView& v, CudaProgramData&) {
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T *a = v.in<T>(0), *b = v.in<T>(1);
+    T* out = v.out<T>(0);
+    if (v.kind() == Kind::forward)
+      return [=, plan = binary_plan(v)](cudaStream_t s) { cuda::binary_forward(s, op, plan, a, b, out); };
+    void* scratch = v.scratch();
+    return [=, plan = binary_grad_plan(v, op)](cudaStream_t s) { cuda::binary_backward(s, plan, a, b, out, scratch); };
+  });
+}
+
+std::int64_t grad_scratch(const kernels::BinaryGradPlan& plan, DType dtype) {
+  return with_type(dtype,
+                   [&]<class T>(T) { return static_cast<std::int64_t>(cuda::binary_backward_scratch_bytes<T>(plan)); });
+}
+
+template <BinaryOp op>
+std::int64_t binary_scratch(const TaskView& v, CudaDevice&) {
+  return v.kind() == Kind::forward ? 0 : grad_scratch(binary_grad_plan(v, op), v.write(0).dtype);
+}
+
+Launch bind_sum(const TaskView& v, CudaProgramData&) {
+  const std::int64_t count = v.write(0).shape.elements();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    std::vector<const T*> in;
+    for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));
+    T* out = v.out<T>(0);
+    return [=](cudaStream_t s) { cuda::sum_n<T>(s, in, out, count); };
+  });
+}
+
+Launch bind_softmax(const TaskView& v, CudaProgramData&) {
+  const AxisView y = along(v.write(0), v.attrs().integer("axis"));
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T *first = v.in<T>(0), *dy = v.in<T>(1);
+    T* out = v.out<T>(0);
+    if (v.kind() == Kind::forward)
+      return [=](cudaStream_t s) { cuda::softmax_forward(s, first, out, y.axis, y.inner, y.outer); };
+    return [=](cudaStream_t s) { cuda::softmax_backward(s, first, dy, out, y.axis, y.inner, y.outer); };
+  });
+}
+
+Launch bind_expand(const TaskView& v, CudaProgramData&) {
+  const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T* x = v.in<T>(0);
+    T* y = v.out<T>(0);
+    return [=, plan = expand_plan(v)](cudaStream_t s) { cuda::expand(s, plan, scale, x, y); };
+  });
+}
+
+Launch bind_reduce(const TaskView& v, CudaProgramData&) {
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T* x = v.in<T>(0);
+    T* y = v.out<T>(0);
+    void* scratch = v.scratch();
+    return [=, plan = reduce_plan(v)](cudaStream_t s) { cuda::binary_backward<T>(s, plan, x, nullptr, y, scratch); };
+  });
+}
+
+std::int64_t reduce_scratch(const TaskView& v, CudaDevice&) { return grad_scratch(reduce_plan(v), v.write(0).dtype); }
+
+}  // namespace
+
+CudaBinding activation() { return {bind_activation, nullptr}; }
+CudaBinding dropout() { return {bind_dropout, nullptr}; }
+CudaBinding add() { return {bind_binary<BinaryOp::add>, binary_scratch<BinaryOp::add>}; }
+CudaBinding mul() { return {bind_binary<BinaryOp::mul>, binary_scratch<BinaryOp::mul>}; }
+CudaBinding sum() { return {bind_sum, nullptr}; }
+CudaBinding softmax() { return {bind_softmax, nullptr}; }
+CudaBinding expand() { return {bind_expand, nullptr}; }
+CudaBinding reduce() { return {bind_reduce, reduce_scratch}; }
+
+}  // namespace overtake::cuda_bindings

@@ -1,0 +1,167 @@
+// Concat, slice, reshape, transpose, reorder, embedding.
+
+#include "exec/cuda/bindings.h"
+#include "exec/task_shapes.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/move.h"
+#include "kernels/cuda/reorder.h"
+
+namespace overtake::cuda_bindings {
+namespace {
+
+template <class T>
+Launch concat_forward(const TaskView& v, std::int64_t axis) {
+  std::vector<const T*> in;
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < v.reads(); ++i) {
+    in.push_back(v.in<T>(i));
+    extents.push_back(v.read(i).shape[static_cast<std::size_t>(axis)]);
+  }
+  const AxisView y = along(v.write(0), axis);
+  T* out = v.out<T>(0);
+  return [=](cudaStream_t s) { cuda::concat<T>(s, in, extents, y.inner, out, y.outer); };
+}
+
+template <class T>
+Launch concat_backward(const TaskView& v, std::int64_t axis) {
+  const AxisView whole = along(v.read(0), axis);
+  const T* dy = v.in<T>(0);
+  const std::vector<std::int64_t> extents = v.attrs().integers("extents");
+  std::vector<T*> parts;
+  for (std::size_t i = 0; i < extents.size(); ++i) parts.push_back(v.out<T>(i));
+  return [=](cudaStream_t s) { cuda::split<T>(s, dy, parts, extents, whole.inner, whole.outer); };
+}
+
+Launch bind_concat(const TaskView& v, CudaProgramData&) {
+  const std::int64_t axis = v.attrs().integer("axis");
+  const bool is_forward = v.kind() == Kind::forward;
+  return with_movable_type((is_forward ? v.write(0) : v.read(0)).dtype, [&]<class T>(T) -> Launch {
+    return is_forward ? concat_forward<T>(v, axis) : concat_backward<T>(v, axis);
+  });
+}
+
+Launch bind_slice(const TaskView& v, CudaProgramData&) {
+  const bool is_forward = v.kind() == Kind::forward;
+  const std::int64_t axis = v.attrs().integer("axis"), from = v.attrs().integer("begin");
+  const AxisView whole = along(is_forward ? v.read(0) : v.write(0), axis);
+  const std::int64_t extent = along(is_forward ? v.write(0) : v.read(0), axis).axis;
+  if (is_forward)
+    return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+      const T* x = v.in<T>(0);
+      T* y = v.out<T>(0);
+      return [=](cudaStream_t s) { cuda::slice(s, x, y, whole.axis, from, extent, whole.inner, whole.outer); };
+    });
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T* dy = v.in<T>(0);
+    T* dx = v.out<T>(0);
+    return [=](cudaStream_t s) { cuda::slice_backward(s, dy, dx, whole.axis, from, extent, whole.inner, whole.outer); };
+  });
+}
+
+// Nearly always a view: the planner puts both on the same bytes, and there is nothing to do.
+Launch bind_reshape(const TaskView& v, CudaProgramData&) {
+  const std::byte* x = v.in<std::byte>(0);
+  std::byte* y = v.out<std::byte>(0);
+  if (x == y) return {};
+  const std::int64_t bytes = v.write(0).shape.elements() * bytes_of(v.write(0).dtype);
+  return [=](cudaStream_t s) { cuda::copy(s, x, y, bytes); };
+}
+
+Launch bind_transpose(const TaskView& v, CudaProgramData&) {
+  return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    const T* x = v.in<T>(0);
+    T* y = v.out<T>(0);
+    return [=, plan = transpose_plan(v)](cudaStream_t s) { cuda::permute(s, plan, x, y); };
+  });
+}
+
+// To channels-last with 8 channels, the only blocked layout GPUs have.
+Launch bind_padding(const TaskView& v) {
+  const Buffer &from = v.read(0), &to = v.write(0);
+  const bool is_channels_last = from.layout == channels_last_layout();
+  OVERTAKE_CHECK((is_channels_last || is_plain(from.layout)) && to.dtype == DType::bf16, "{}: a reorder from {} to {}",
+                 v.graph().layer_name(v.task().layer), to_string(from.layout), to_string(to.layout));
+  const std::int64_t images = from.shape[0], channels = from.shape[1], pixels = from.shape[2] * from.shape[3];
+  return with_type(from.dtype, [&]<class From>(From) -> Launch {
+    const From* x = v.in<From>(0);
+    bf16* y = v.out<bf16>(0);
+    return [=](cudaStream_t s) { cuda::pad_channels(s, x, is_channels_last, images, channels, pixels, y); };
+  });
+}
+
+Launch bind_reorder(const TaskView& v, CudaProgramData&) {
+  const Buffer from = v.read(0), to = v.write(0);
+  if (to.layout.blocks != 0) return bind_padding(v);
+  return with_type(from.dtype, [&]<class From>(From) {
+    return with_type(to.dtype, [&]<class To>(To) -> Launch {
+      const From* x = v.in<From>(0);
+      To* y = v.out<To>(0);
+      const std::int64_t count = from.shape.elements();
+      if (from.layout == to.layout) return [=](cudaStream_t s) { cuda::cast(s, x, y, count); };
+      return [=](cudaStream_t s) { cuda::reorder(s, x, from.layout, y, to.layout, from.shape.span()); };
+    });
+  });
+}
+
+Launch embedding_forward(const TaskView& v, CudaProgramData& program) {
+  const std::int64_t vocabulary = v.attrs().integer("vocabulary"), width = v.read(1).shape[1],
+                     n = v.read(0).shape.elements();
+  const auto* tokens = v.in<std::int32_t>(0);
+  std::int64_t* bad = program.add_check([vocabulary, layer = v.graph().layer_name(v.task().layer)](std::int64_t at) {
+    fail_user("layer '{}': the token id at position {} is outside the vocabulary of {}; check the data", layer, at,
+              vocabulary);
+  });
+  const auto bound = [&]<class W, class T>(W, T) -> Launch {
+    const W* table = v.in<W>(1);
+    T* y = v.out<T>(0);
+    return [=](cudaStream_t s) { cuda::embedding_forward(s, tokens, table, y, vocabulary, width, n, bad); };
+  };
+  if (v.read(1).dtype == DType::bf16) return bound(bf16{}, bf16{});
+  return v.write(0).dtype == DType::bf16 ? bound(0.0f, bf16{}) : bound(0.0f, 0.0f);
+}
+
+// Scratch of the gradient: offsets, positions, then what both phases need in turn.
+struct EmbeddingScratch {
+  explicit EmbeddingScratch(const TaskView& v)
+      : vocabulary(v.write(0).shape[0]), width(v.write(0).shape[1]), n(v.read(0).shape.elements()) {
+    offsets_bytes = cuda_piece((vocabulary + 1) * 4);
+    positions_bytes = cuda_piece(n * 4);
+    rest = static_cast<std::int64_t>(
+        std::max(cuda::embedding_index_scratch_bytes(n, vocabulary), cuda::embedding_backward_scratch_bytes(n, width)));
+  }
+  std::int64_t vocabulary, width, n, offsets_bytes, positions_bytes, rest;
+};
+
+Launch bind_embedding(const TaskView& v, CudaProgramData& program) {
+  if (v.kind() == Kind::forward) return embedding_forward(v, program);
+  const EmbeddingScratch e(v);
+  const auto* tokens = v.in<std::int32_t>(0);
+  auto* offsets = reinterpret_cast<std::int32_t*>(v.scratch());
+  auto* positions = reinterpret_cast<std::int32_t*>(v.scratch() + e.offsets_bytes);
+  std::byte* rest = v.scratch() + e.offsets_bytes + e.positions_bytes;
+  float* dtable = v.out<float>(0);
+  return with_type(v.read(1).dtype, [&]<class T>(T) -> Launch {
+    const T* dy = v.in<T>(1);
+    return [=](cudaStream_t s) {
+      cuda::embedding_index(s, tokens, e.n, e.vocabulary, offsets, positions, rest);
+      cuda::embedding_backward(s, offsets, positions, dy, dtable, e.vocabulary, e.width, e.n, rest);
+    };
+  });
+}
+
+std::int64_t embedding_scratch(const TaskView& v, CudaDevice&) {
+  if (v.kind() == Kind::forward) return 0;
+  const EmbeddingScratch e(v);
+  return e.offsets_bytes + e.positions_bytes + e.rest;
+}
+
+}  // namespace
+
+CudaBinding concat() { return {bind_concat, nullptr}; }
+CudaBinding slice() { return {bind_slice, nullptr}; }
+CudaBinding reshape() { return {bind_reshape, nullptr}; }
+CudaBinding transpose() { return {bind_transpose, nullptr}; }
+CudaBinding reorder() { return {bind_reorder, nullptr}; }
+CudaBinding embedding() { return {bind_embedding, embedding_scratch}; }
+
+}  // namespace overtake::cuda_bindings

@@ -1,0 +1,41 @@
+#pragma once
+// The bindings of each op to its kernels, defined in the bind_*.cpp files and gathered in table.cpp.
+
+#include "exec/cuda/binding.h"
+
+namespace overtake::cuda_bindings {
+
+CudaBinding linear();
+CudaBinding matmul();
+CudaBinding attention();
+CudaBinding lstm();
+CudaBinding gru();
+CudaBinding conv2d();
+CudaBinding batch_norm();
+CudaBinding layer_norm();
+CudaBinding group_norm();
+CudaBinding max_pool();
+CudaBinding avg_pool();
+CudaBinding global_pool();
+CudaBinding adaptive_pool();
+CudaBinding activation();
+CudaBinding dropout();
+CudaBinding add();
+CudaBinding mul();
+CudaBinding sum();
+CudaBinding softmax();
+CudaBinding concat();
+CudaBinding slice();
+CudaBinding reshape();
+CudaBinding transpose();
+CudaBinding expand();
+CudaBinding reduce();
+CudaBinding reorder();
+CudaBinding embedding();
+CudaBinding cross_entropy();
+CudaBinding mse();
+CudaBinding clip_norm();
+CudaBinding sgd();
+CudaBinding adamw();
+
+}  // namespace overtake::cuda_bindings

@@ -1,0 +1,34 @@
+#include "exec/backend.h"
+#include "exec/cuda/cuda_executor.h"
+#include "exec/cuda/target.h"
+
+namespace overtake {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int gpu, const BackendOptions& options) : device_(gpu, options), target_(device_) {}
+
+  const Target& target() const override { return target_; }
+  Precision precision() const override { return device_.precision(); }
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
+    device_.save_tuning();  // planning has asked for every kernel by now
+    return make_cuda_executor(std::move(plans), device_);
+  }
+  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
+    return make_executor(std::move(plans));
+  }
+  bool has_lanes() const override { return true; }
+
+ private:
+  CudaDevice device_;
+  CudaTarget target_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int gpu, const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(gpu, options);
+}
+
+}  // namespace overtake

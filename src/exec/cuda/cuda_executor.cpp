@@ -1,0 +1,302 @@
+// The CUDA executor: one arena, a stream per lane, one graph per program, replayed step after step. Nothing in a step
+// waits for the host; the few numbers it wants (losses, what was wrong with its data) are written to pinned memory at
+// the step's end.
+
+#include "exec/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "exec/cuda/program.h"
+#include "exec/cuda/staging.h"
+#include "exec/plain_values.h"
+#include "kernels/cuda/finite.h"
+#include "kernels/cuda/step_report.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::size_t kUnderWay = 2;  // steps: one runs, the next is enqueued behind it
+constexpr int kReports = static_cast<int>(kUnderWay) + 1;
+
+// Zeroed device memory for all buffers of all plans.
+class Arena {
+ public:
+  explicit Arena(const std::vector<Plan>& plans) {
+    std::uint64_t bytes = 0;
+    for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
+    std::size_t free = 0, total = 0;
+    check_cuda_call(cudaMemGetInfo(&free, &total), "asking for free memory");
+    if (bytes > free) fail_too_large(plans[0], bytes, free);
+    memory_ = DeviceMemory(bytes, "the step");
+    check_cuda_call(cudaMemset(memory_.data(), 0, bytes), "clearing memory");
+  }
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  [[noreturn]] static void fail_too_large(const Plan& plan, std::uint64_t bytes, std::size_t free) {
+    std::int64_t batch = 1;
+    for (const Buffer& b : plan.graph.buffers)
+      if (b.role == Role::input && b.shape.rank > 0) batch = std::max(batch, b.shape[0]);
+    // What does not live across steps grows with the batch.
+    const double fixed = static_cast<double>(plan.persistent_bytes),
+                 per_sample = (static_cast<double>(bytes) - fixed) / static_cast<double>(batch);
+    const auto fits = static_cast<std::int64_t>(std::floor((static_cast<double>(free) - fixed) / per_sample));
+    const std::string advice = fits >= 1 ? fmt::format("about --batch {} would fit", fits)
+                                         : std::string("not even --batch 1 would fit; take a smaller model");
+    fail_user("device cuda: the step needs {}, but {} are free; {}", format_bytes(static_cast<std::int64_t>(bytes)),
+              format_bytes(static_cast<std::int64_t>(free)), advice);
+  }
+
+  DeviceMemory memory_;
+};
+
+class CudaExecutor final : public Executor {
+ public:
+  CudaExecutor(std::vector<Plan> plans, CudaDevice& device)
+      : device_(device),
+        plans_(std::move(plans)),
+        arena_(plans_),
+        staging_(plans_[0].graph),
+        step_values_(sizeof(cuda::StepValues), "step values") {
+    make_streams();
+    for (const Plan& plan : plans_) {
+      OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
+      programs_.push_back(make_program(plan));
+    }
+    for (const Parameter& p : plans_[0].graph.parameters)
+      if (p.copy != kNone) copy_of_[p.buffer] = p.copy;
+    for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
+  }
+  ~CudaExecutor() override { cudaStreamSynchronize(streams_[0].get()); }
+
+  const Plan& plan(std::size_t program) const override { return plans_.at(program); }
+  std::size_t most_under_way() const override { return kUnderWay; }
+
+  void start(std::size_t program, const StepArgs& args) override {
+    OVERTAKE_CHECK(under_way_.size() < kUnderWay, "{} steps are under way already", under_way_.size());
+    Program& p = programs_.at(program);
+    UnderWay step{.program = program, .report = steps_ % kReports};
+    const CudaEvent& begin = begin_events_[step.report];
+    check_cuda_call(cudaEventRecord(begin.get(), main()), "recording an event");
+    enqueue_arguments(args);
+    // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
+    if (!p.was_checked) {
+      p.bound->enqueue_checked(main(), p.last);
+      p.was_checked = true;
+    } else if (!device_.uses_graph()) {
+      p.bound->enqueue(raw_streams_, p.last);
+    } else {
+      if (!p.graph) p.graph = p.bound->capture(raw_streams_, p.last, false);
+      check_cuda_call(cudaGraphLaunch(p.graph.get(), main()), "launching a step");
+    }
+    check_cuda_call(cudaEventRecord(end_events_[step.report].get(), main()), "recording an event");
+    under_way_.push_back(step);
+  }
+
+  FinishedStep finish() override {
+    OVERTAKE_CHECK(!under_way_.empty(), "no step is under way");
+    const UnderWay step = under_way_.front();
+    under_way_.pop_front();
+    const cudaError_t error = cudaEventSynchronize(end_events_[step.report].get());
+    OVERTAKE_CHECK(
+        error == cudaSuccess,
+        "a kernel of plan {} failed on the GPU: {}; with --no-graph and CUDA_LAUNCH_BLOCKING=1 the task is named",
+        plans_[step.program].schedule, cudaGetErrorString(error));
+    FinishedStep finished{{}, read_report(step)};
+    float ms = 0;
+    check_cuda_call(cudaEventElapsedTime(&ms, begin_events_[step.report].get(), end_events_[step.report].get()),
+                    "reading a step's time");
+    finished.trace.step_ns = std::llround(static_cast<double>(ms) * 1e6);
+    return finished;
+  }
+
+  Trace run_traced(std::size_t program, const StepArgs& args) override {
+    OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
+    Program& p = programs_.at(program);
+    enqueue_arguments(args);
+    if (!p.traced) p.traced = p.bound->capture(raw_streams_, p.last, true);
+    check_cuda_call(cudaGraphLaunch(p.traced.get(), main()), "launching a traced step");
+    const UnderWay step{.program = program, .report = (steps_ - 1) % kReports};
+    check_cuda_call(cudaStreamSynchronize(main()), "a traced step");
+    read_report(step);
+    return p.bound->trace();
+  }
+
+  std::span<std::byte> bytes(BufferId b) override {
+    if (staging_.holds(b)) return staging_.next(b);
+    std::vector<std::byte>& mirror = mirrors_[b];
+    mirror.resize(static_cast<std::size_t>(graph().bytes(b)));
+    download(b, mirror);
+    return mirror;
+  }
+
+  void read_plain(BufferId b, std::span<std::byte> to) override {
+    std::vector<std::byte> laid_out(static_cast<std::size_t>(graph().bytes(b)));
+    download(b, laid_out);
+    to_plain(graph().buffers[b], laid_out, to);
+  }
+
+  void write_plain(BufferId b, std::span<const std::byte> from) override {
+    if (staging_.holds(b)) return from_plain(graph().buffers[b], from, staging_.next(b));
+    std::vector<std::byte> laid_out(static_cast<std::size_t>(graph().bytes(b)));
+    from_plain(graph().buffers[b], from, laid_out);
+    upload(b, laid_out);
+    if (const auto copy = copy_of_.find(b); copy != copy_of_.end()) write_copy(copy->second, laid_out);
+  }
+
+  std::string find_non_finite(std::size_t program, const StepArgs& args) override {
+    const Graph& g = plans_.at(program).graph;
+    for (const Parameter& p : g.parameters)
+      if (g.buffers[p.buffer].role == Role::weight && !is_finite(program, p.buffer))
+        return fmt::format("an earlier update of weight {}", g.buffer_name(p.buffer));
+    enqueue_arguments(args);
+    for (const TaskId t : one_order(plans_[program])) {
+      programs_[program].bound->run_task(t, main());
+      for (const BufferId b : g.writes(t))
+        if (b != kNone && g.buffers[b].role != Role::scratch && !is_finite(program, b))
+          return fmt::format("task {} ({})", g.task_name(t), to_string(g.tasks[t].op));
+    }
+    return "";
+  }
+
+ private:
+  struct Program {
+    std::unique_ptr<CudaProgram> bound;
+    std::vector<const std::uint32_t*> words;  // of a report: metrics of the losses, then checks, two words each
+    DeviceMemory word_table;
+    PinnedMemory reports;
+    Launch last;
+    CudaGraphExec graph, traced;
+    bool was_checked = false;
+  };
+  struct UnderWay {
+    std::size_t program;
+    std::uint64_t report;
+  };
+
+  const Graph& graph() const { return plans_[0].graph; }
+  cudaStream_t main() const { return raw_streams_[0]; }
+  std::byte* address(std::size_t program, BufferId b) const { return arena_.data() + plans_[program].offsets[b]; }
+
+  void make_streams() {
+    int least = 0, greatest = 0;
+    check_cuda_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    std::size_t lanes = 1;
+    for (const Plan& plan : plans_) lanes = std::max(lanes, plan.lanes.size());
+    for (std::size_t l = 0; l < lanes; ++l) {
+      streams_.push_back(make_stream(l == 0 ? greatest : least));
+      raw_streams_.push_back(streams_.back().get());
+    }
+    for (int i = 0; i < kReports; ++i) {
+      begin_events_.push_back(make_event(true));
+      end_events_.push_back(make_event(true));
+    }
+  }
+
+  Program make_program(const Plan& plan) {
+    Program p;
+    auto* values = reinterpret_cast<cuda::StepValues*>(step_values_.data());
+    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, values);
+    for (const BufferId b : plan.graph.losses)
+      for (int i = 0; i < 3; ++i)
+        p.words.push_back(reinterpret_cast<const std::uint32_t*>(arena_.data() + plan.offsets[b]) + i);
+    for (const CudaCheck& check : p.bound->checks())
+      for (int i = 0; i < 2; ++i) p.words.push_back(reinterpret_cast<const std::uint32_t*>(check.device) + i);
+    const std::size_t table_bytes = p.words.size() * sizeof p.words[0];
+    p.word_table = DeviceMemory(table_bytes, "tables");
+    check_cuda_call(cudaMemcpy(p.word_table.data(), p.words.data(), table_bytes, cudaMemcpyHostToDevice),
+                    "copying a table");
+    p.reports = PinnedMemory(kReports * p.words.size() * sizeof(std::uint32_t));
+    p.last = [values, count = static_cast<int>(p.words.size()),
+              from = reinterpret_cast<const std::uint32_t* const*>(p.word_table.data()),
+              to = reinterpret_cast<std::uint32_t*>(p.reports.data())](cudaStream_t s) {
+      cuda::report_words(s, values, from, count, kReports, to);
+    };
+    return p;
+  }
+
+  void enqueue_arguments(const StepArgs& args) {
+    staging_.enqueue(main(), [&](BufferId b) { return address(0, b); });
+    cuda::set_step_values(
+        main(), {.step = args.step, .seed = args.seed, .report = steps_++, .learning_rate = args.learning_rate},
+        reinterpret_cast<cuda::StepValues*>(step_values_.data()));
+  }
+
+  // The metrics; throws if a check found something.
+  std::vector<float> read_report(const UnderWay& step) const {
+    const Program& p = programs_[step.program];
+    const std::size_t metrics = 3 * plans_[step.program].graph.losses.size();
+    const std::byte* words = p.reports.data() + step.report * p.words.size() * sizeof(std::uint32_t);
+    std::vector<float> values(metrics);
+    std::memcpy(values.data(), words, metrics * sizeof(float));
+    const std::vector<CudaCheck>& checks = p.bound->checks();
+    for (std::size_t i = 0; i < checks.size(); ++i) {
+      std::int64_t found = -1;
+      std::memcpy(&found, words + (metrics + 2 * i) * sizeof(std::uint32_t), sizeof found);
+      if (found >= 0) checks[i].raise(found);
+    }
+    return values;
+  }
+
+  void download(BufferId b, std::span<std::byte> to) {
+    check_cuda_call(cudaStreamSynchronize(main()), "waiting for steps");
+    check_cuda_call(cudaMemcpy(to.data(), address(0, b), to.size(), cudaMemcpyDeviceToHost), "reading a buffer");
+  }
+  void upload(BufferId b, std::span<const std::byte> from) {
+    check_cuda_call(cudaStreamSynchronize(main()), "waiting for steps");
+    check_cuda_call(cudaMemcpy(address(0, b), from.data(), from.size(), cudaMemcpyHostToDevice), "writing a buffer");
+  }
+
+  void write_copy(BufferId copy, const std::vector<std::byte>& weight) {
+    const auto count = weight.size() / sizeof(float);
+    std::vector<bf16> values(count);
+    const auto* from = reinterpret_cast<const float*>(weight.data());
+    for (std::size_t i = 0; i < count; ++i) values[i] = from_float<bf16>(from[i]);
+    upload(copy, std::as_bytes(std::span(values)));
+  }
+
+  bool is_finite(std::size_t program, BufferId b) {
+    const Buffer& x = graph().buffers[b];
+    if (x.dtype != DType::f32 && x.dtype != DType::bf16) return true;
+    const DeviceMemory flag(sizeof(std::uint32_t), "a flag");
+    check_cuda_call(cudaMemset(flag.data(), 0, sizeof(std::uint32_t)), "clearing a flag");
+    with_type(x.dtype, [&]<class T>(T) {
+      cuda::mark_non_finite(main(), reinterpret_cast<const T*>(address(program, b)), x.shape.elements(),
+                            reinterpret_cast<std::uint32_t*>(flag.data()));
+    });
+    check_cuda_call(cudaStreamSynchronize(main()), "looking for numbers that are not finite");
+    std::uint32_t found = 0;
+    check_cuda_call(cudaMemcpy(&found, flag.data(), sizeof found, cudaMemcpyDeviceToHost), "reading a flag");
+    return found == 0;
+  }
+
+  CudaDevice& device_;
+  std::vector<Plan> plans_;
+  Arena arena_;
+  InputStaging staging_;
+  DeviceMemory step_values_;
+  std::vector<CudaStream> streams_;  // by lane
+  std::vector<cudaStream_t> raw_streams_;
+  std::vector<CudaEvent> begin_events_, end_events_;  // by report
+  std::vector<Program> programs_;
+  std::map<BufferId, BufferId> copy_of_;
+  std::map<BufferId, std::vector<std::byte>> mirrors_;  // of outputs, for the host to look at
+  std::deque<UnderWay> under_way_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cuda_executor(std::vector<Plan> plans, CudaDevice& device) {
+  OVERTAKE_CHECK(!plans.empty(), "an executor needs a plan");
+  return std::make_unique<CudaExecutor>(std::move(plans), device);
+}
+
+}  // namespace overtake

@@ -1,0 +1,80 @@
+#include "exec/cuda/device.h"
+
+#include "base/error.h"
+#include "exec/cuda/handles.h"
+
+namespace overtake {
+namespace {
+
+// More would buy little speed and cost memory that activations need.
+constexpr std::size_t kConvWorkspace = std::size_t{256} << 20, kProductWorkspace = std::size_t{32} << 20;
+
+// Chooses the GPU, or says what is wrong with it.
+void open_gpu(int gpu, Precision precision) {
+  int count = 0, runtime = 0, driver = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  if (error == cudaErrorInsufficientDriver)
+    fail_user("device cuda: the driver is for CUDA {}.{}, older than this build's {}.{}; update the driver",
+              driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+    fail_user("device cuda: this machine has no GPU; use --device cpu");
+  if (error != cudaSuccess)
+    fail_user("device cuda: the GPU cannot be used: {}; `nvidia-smi` may say more", cudaGetErrorString(error));
+  if (gpu >= count)
+    fail_user("device cuda:{}: this machine has {} GPU(s), counted from 0; `overtake devices` lists them", gpu, count);
+  cudaDeviceProp p;
+  check_cuda_call(cudaGetDeviceProperties(&p, gpu), "asking for a GPU's properties");
+  if (p.major < 9)
+    fail_user("device cuda:{}: {} has compute capability {}.{}, but the kernels are built for 9.0 and above{}", gpu,
+              p.name, p.major, p.minor,
+              precision == Precision::bf16 && p.major < 8 ? " (and it has no bfloat16 units)" : "");
+  check_cuda_call(cudaSetDevice(gpu), "choosing a GPU");
+}
+
+template <class Shape, class Kernels, class Make>
+const auto& found_or_made(Kernels& kernels, const Shape& shape, Make make) {
+  for (const auto& [known, kernel] : kernels)
+    if (known == shape) return *kernel;
+  kernels.emplace_back(shape, make());
+  return *kernels.back().second;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
+    : precision_(options.precision.value_or(Precision::bf16)), uses_graph_(options.use_graph) {
+  open_gpu(gpu, precision_);
+  const std::filesystem::path path =
+      options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
+  tuning_ = std::make_unique<cuda::Tuning>(path, cuda::TuningOptions{.measure = options.tune},
+                                           [note = options.note](const std::string& line) {
+                                             if (note) note(line);
+                                           });
+}
+
+CudaDevice::~CudaDevice() = default;
+
+const cuda::Conv& CudaDevice::conv(const cuda::ConvKind& kind) {
+  return found_or_made(convs_, kind,
+                       [&] { return std::make_unique<const cuda::Conv>(kind, *tuning_, kConvWorkspace); });
+}
+
+const cuda::Product& CudaDevice::product(const cuda::ProductShape& shape) {
+  return found_or_made(products_, shape,
+                       [&] { return std::make_unique<const cuda::Product>(shape, *tuning_, kProductWorkspace); });
+}
+
+const cuda::AttentionForward& CudaDevice::attention_forward(const cuda::AttentionKind& kind) {
+  return found_or_made(attention_forwards_, kind, [&] { return std::make_unique<const cuda::AttentionForward>(kind); });
+}
+
+const cuda::AttentionBackward& CudaDevice::attention_backward(const cuda::AttentionKind& kind) {
+  return found_or_made(attention_backwards_, kind,
+                       [&] { return std::make_unique<const cuda::AttentionBackward>(kind); });
+}
+
+void CudaDevice::save_tuning() { tuning_->save(); }
+
+}  // namespace overtake

@@ -1,0 +1,49 @@
+#pragma once
+// One GPU made ready: its precision, what was measured of libraries' kernels, and those kernels, one per shape, shared
+// by all plans that run on it.
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "exec/backend.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/conv2d.h"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/tuning.h"
+
+namespace overtake {
+
+class CudaDevice {
+ public:
+  CudaDevice(int gpu, const BackendOptions& options);
+  ~CudaDevice();
+
+  Precision precision() const { return precision_; }
+  bool uses_graph() const { return uses_graph_; }
+  bool has_tf32() const { return precision_ != Precision::f32; }
+
+  // Made at the first call of a shape; they stay where they are.
+  const cuda::Conv& conv(const cuda::ConvKind& kind);
+  const cuda::Product& product(const cuda::ProductShape& shape);
+  const cuda::AttentionForward& attention_forward(const cuda::AttentionKind& kind);
+  const cuda::AttentionBackward& attention_backward(const cuda::AttentionKind& kind);
+
+  // Keeps what was measured for the next run.
+  void save_tuning();
+
+ private:
+  template <class Shape, class Kernel>
+  using Made = std::vector<std::pair<Shape, std::unique_ptr<const Kernel>>>;
+
+  Precision precision_;
+  bool uses_graph_;
+  std::unique_ptr<cuda::Tuning> tuning_;
+  Made<cuda::ConvKind, cuda::Conv> convs_;
+  Made<cuda::ProductShape, cuda::Product> products_;
+  Made<cuda::AttentionKind, cuda::AttentionForward> attention_forwards_;
+  Made<cuda::AttentionKind, cuda::AttentionBackward> attention_backwards_;
+};
+
+}  // namespace overtake

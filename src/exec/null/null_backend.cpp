@@ -1,0 +1,33 @@
+#include "exec/backend.h"
+#include "exec/cpu/target.h"
+
+namespace overtake {
+namespace {
+
+// Plans as for the CPU, so that what is tested without computing is what would run.
+class NullBackend final : public Backend {
+ public:
+  explicit NullBackend(const BackendOptions& options) : precision_(options.precision.value_or(Precision::f32)) {}
+
+  const Target& target() const override { return target_; }
+  Precision precision() const override { return precision_; }
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
+    return make_null_executor(std::move(plans));
+  }
+  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
+    return make_null_executor(std::move(plans));
+  }
+  bool has_lanes() const override { return true; }
+
+ private:
+  CpuTarget target_;
+  Precision precision_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_null_backend(const BackendOptions& options) {
+  return std::make_unique<NullBackend>(options);
+}
+
+}  // namespace overtake

@@ -1,0 +1,258 @@
+#include "exec/task_shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "ops/broadcast.h"
+
+namespace overtake {
+namespace {
+
+// Strides, in the output's physical order of dimensions, of an operand broadcast to it; 0 where it stretches.
+std::vector<std::int64_t> broadcast_strides(const Buffer& operand, const Buffer& out) {
+  const std::size_t missing = static_cast<std::size_t>(out.shape.rank) - operand.shape.rank;
+  std::vector<std::int64_t> logical(out.shape.rank, 0);
+  std::int64_t stride = 1;
+  for (std::size_t i = operand.shape.rank; i-- > 0;) {
+    const std::size_t dim = operand.layout.order[i];
+    if (operand.shape[dim] != 1) logical[missing + dim] = stride;
+    stride *= operand.shape[dim];
+  }
+  std::vector<std::int64_t> physical;
+  for (std::size_t i = 0; i < out.shape.rank; ++i) physical.push_back(logical[out.layout.order[i]]);
+  return physical;
+}
+
+// Strides, in the physical order of `whole`, of a part that lacks these axes or has 1 there; 0 along them.
+std::vector<std::int64_t> strides_of_part(const Buffer& part, const Buffer& whole,
+                                          const std::vector<std::int64_t>& axes) {
+  std::vector<std::int64_t> logical(whole.shape.rank, 0), physical;
+  std::int64_t stride = 1;
+  for (std::size_t i = whole.shape.rank; i-- > 0;) {
+    // A part of fewer dimensions is plain: target.cpp sees to it.
+    const std::size_t dim = part.shape.rank == whole.shape.rank ? part.layout.order[i] : i;
+    if (std::ranges::find(axes, static_cast<std::int64_t>(dim)) != axes.end()) continue;
+    logical[dim] = stride;
+    stride *= whole.shape[dim];
+  }
+  for (std::size_t i = 0; i < whole.shape.rank; ++i) physical.push_back(logical[whole.layout.order[i]]);
+  return physical;
+}
+
+}  // namespace
+
+kernels::Activation activation_from_name(std::string_view name) {
+  using kernels::Activation;
+  constexpr std::pair<std::string_view, Activation> kNames[] = {{"relu", Activation::relu},
+                                                                {"gelu", Activation::gelu},
+                                                                {"gelu_tanh", Activation::gelu_tanh},
+                                                                {"silu", Activation::silu},
+                                                                {"sigmoid", Activation::sigmoid},
+                                                                {"tanh", Activation::tanh},
+                                                                {"hard_swish", Activation::hard_swish},
+                                                                {"hard_sigmoid", Activation::hard_sigmoid},
+                                                                {"exp", Activation::exp},
+                                                                {"log", Activation::log},
+                                                                {"sqrt", Activation::sqrt},
+                                                                {"reciprocal", Activation::reciprocal},
+                                                                {"erf", Activation::erf},
+                                                                {"abs", Activation::abs},
+                                                                {"softplus", Activation::softplus},
+                                                                {"mish", Activation::mish},
+                                                                {"leaky_relu", Activation::leaky_relu},
+                                                                {"elu", Activation::elu},
+                                                                {"clip", Activation::clip}};
+  for (const auto& [known, value] : kNames)
+    if (known == name) return value;
+  OVERTAKE_CHECK(false, "no kernel for the function {}", name);
+}
+
+kernels::ActivationFunction activation_function(const Attrs& attrs) {
+  using kernels::Activation;
+  const Activation kind = activation_from_name(attrs.text("function"));
+  if (kind == Activation::leaky_relu || kind == Activation::elu) return {kind, static_cast<float>(attrs.real("alpha"))};
+  if (kind != Activation::clip) return {kind};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {kind, static_cast<float>(attrs.real("min", -kInfinity)), static_cast<float>(attrs.real("max", kInfinity))};
+}
+
+kernels::BinaryPlan binary_plan(const TaskView& v) {
+  return kernels::make_binary_plan(physical_dims(v.write(0)), broadcast_strides(v.read(0), v.write(0)),
+                                   broadcast_strides(v.read(1), v.write(0)));
+}
+
+kernels::BinaryGradPlan binary_grad_plan(const TaskView& v, kernels::BinaryOp op) {
+  const Buffer& dy = v.read(0);
+  const std::vector<std::int64_t> other =
+      v.has_read(1) ? broadcast_strides(v.read(1), dy) : std::vector<std::int64_t>{};
+  return kernels::make_binary_grad_plan(op, physical_dims(dy), broadcast_strides(v.write(0), dy), other);
+}
+
+kernels::BinaryPlan expand_plan(const TaskView& v) {
+  const Buffer &x = v.read(0), &y = v.write(0);
+  const auto strides = strides_of_part(x, y, stretched_axes(v.attrs(), x.shape, y.shape));
+  return kernels::make_binary_plan(physical_dims(y), strides, strides);
+}
+
+kernels::BinaryGradPlan reduce_plan(const TaskView& v) {
+  const Buffer& x = v.read(0);
+  kernels::BinaryGradPlan plan = kernels::make_binary_grad_plan(
+      kernels::BinaryOp::add, physical_dims(x), strides_of_part(v.write(0), x, v.attrs().integers("axes")), {});
+  plan.scale = static_cast<float>(v.attrs().real("scale", 1.0));
+  return plan;
+}
+
+kernels::BinaryGradPlan column_sum_plan(std::int64_t rows, std::int64_t columns) {
+  const std::array<std::int64_t, 2> dims = {rows, columns}, strides = {0, 1};
+  return kernels::make_binary_grad_plan(kernels::BinaryOp::add, dims, strides, {});
+}
+
+AxisView along(const Buffer& b, std::int64_t axis) {
+  const std::vector<std::int64_t> dims = physical_dims(b);
+  const std::size_t at = physical_axis(b, axis);
+  AxisView view{.axis = dims[at]};
+  for (std::size_t i = 0; i < at; ++i) view.outer *= dims[i];
+  for (std::size_t i = at + 1; i < dims.size(); ++i) view.inner *= dims[i];
+  return view;
+}
+
+kernels::PermutePlan transpose_plan(const TaskView& v) {
+  std::vector<int> order;
+  for (const std::int64_t d : v.attrs().integers("order")) order.push_back(static_cast<int>(d));
+  return kernels::make_permute_plan(v.read(0).shape.span(), order);
+}
+
+std::int64_t rows_of(const Buffer& b) { return b.shape.elements() / b.shape.back(); }
+std::int64_t pixels_of(const Buffer& image) { return image.shape.elements() / image.shape[1]; }
+
+kernels::MatmulShape matmul_shape(const TaskView& v) {
+  const bool trans_a = v.attrs().integer("trans_a", 0) != 0, trans_b = v.attrs().integer("trans_b", 0) != 0;
+  const Shape &a = v.read(0).shape, &b = v.read(1).shape, &c = v.write(0).shape;
+  const std::int64_t k = a[a.rank - (trans_a ? 2u : 1u)], n = c.back();
+  // A factor without leading dimensions meets all rows of the other at once; its gradient sums over all of them.
+  const bool is_one_product = b.rank == 2 || c.rank == 2;
+  const std::int64_t batch = is_one_product ? 1 : c.elements() / (c[c.rank - 2u] * n);
+  const std::int64_t m = c.elements() / n / batch;
+  const std::int64_t inner = is_one_product && trans_a ? a.elements() / a.back() : k;
+  kernels::MatmulShape shape = kernels::contiguous_matmul(batch, m, n, inner, trans_a, trans_b);
+  shape.alpha = static_cast<float>(v.attrs().real("scale", 1.0));
+  return shape;
+}
+
+kernels::AttentionShape attention_shape(const TaskView& v) {
+  const Shape& q = v.read(0).shape;
+  const bool is_packed = !v.has_read(1);
+  const std::int64_t width = is_packed ? q[2] / 3 : q[2];
+  kernels::AttentionShape s;
+  s.batch = q[0];
+  s.heads = v.attrs().integer("heads");
+  s.head_dim = width / s.heads;
+  s.queries = q[1];
+  s.keys = is_packed ? q[1] : v.read(1).shape[1];
+  s.q_stride = s.k_stride = s.v_stride = q[2];
+  s.o_stride = width;
+  s.causal = v.attrs().integer("causal", 0) != 0;
+  s.scale = static_cast<float>(v.attrs().real("scale", 1.0 / std::sqrt(static_cast<double>(s.head_dim))));
+  return s;
+}
+
+kernels::RnnShape rnn_shape(const TaskView& v) {
+  kernels::RnnShape s;
+  s.hidden = v.attrs().integer("hidden");
+  const Shape& x = v.kind() == Kind::input_grad ? v.write(0).shape : v.read(0).shape;
+  s.batch = x[0];
+  s.steps = x[1];
+  s.inputs = v.kind() == Kind::input_grad ? v.read(0).shape[1] : x[2];
+  return s;
+}
+
+kernels::PoolShape pool_shape(const TaskView& v) {
+  const bool is_forward = v.kind() == Kind::forward;
+  const Shape &x = (is_forward ? v.read(0) : v.write(0)).shape, &y = (is_forward ? v.write(0) : v.read(0)).shape;
+  const auto &kernel = v.attrs().integers("kernel"), &stride = v.attrs().integers("stride"),
+             &padding = v.attrs().integers("padding");
+  kernels::PoolShape s;
+  s.batch = x[0];
+  s.channels = x[1];
+  s.in_h = x[2];
+  s.in_w = x[3];
+  s.out_h = y[2];
+  s.out_w = y[3];
+  s.kernel_h = kernel[0];
+  s.kernel_w = kernel[1];
+  s.stride_h = stride[0];
+  s.stride_w = stride[1];
+  s.pad_top = padding[0];
+  s.pad_left = padding[1];
+  s.pad_bottom = padding[2];
+  s.pad_right = padding[3];
+  kernels::check_pool(s);
+  return s;
+}
+
+kernels::AdaptivePoolShape adaptive_pool_shape(const TaskView& v) {
+  const bool is_forward = v.kind() == Kind::forward;
+  const Shape &x = (is_forward ? v.read(0) : v.write(0)).shape, &y = (is_forward ? v.write(0) : v.read(0)).shape;
+  return {.channels = x[1], .in_h = x[2], .in_w = x[3], .out_h = y[2], .out_w = y[3]};
+}
+
+kernels::GroupNormShape group_norm_shape(const TaskView& v) {
+  const Shape& x = v.read(0).shape;
+  return {x[0], x[2] * x[3], x[1], v.attrs().integer("groups")};
+}
+
+kernels::CrossEntropy cross_entropy_of(const TaskView& v) {
+  const std::int64_t width = v.read(0).shape.back();
+  return {v.attrs().integer("classes", width), width, static_cast<float>(v.attrs().real("smoothing", 0.0)),
+          static_cast<std::int32_t>(v.attrs().integer("ignore_index", -100))};
+}
+
+ConvOperands conv_operands(const Graph& g, const Task& t) {
+  const auto read = [&](std::size_t i) { return &g.buffers[g.reads(t)[i]]; };
+  const auto write = [&](std::size_t i) { return &g.buffers[g.writes(t)[i]]; };
+  switch (t.kind) {
+    case Kind::forward:
+      return {read(0), write(0), read(1), g.reads(t)[2] != kNone};
+    case Kind::input_grad:
+      return {write(0), read(0), read(1), false};
+    default:
+      return {read(0), read(1), g.writes(t)[0] == kNone ? nullptr : write(0), g.writes(t)[1] != kNone};
+  }
+}
+
+kernels::ConvShape conv_shape(const Graph& g, const Task& t, std::int64_t images) {
+  const ConvOperands o = conv_operands(g, t);
+  const Attrs& a = g.attrs_of(t);
+  const auto &kernel = a.integers("kernel"), &stride = a.integers("stride"), &padding = a.integers("padding"),
+             &dilation = a.integers("dilation");
+  kernels::ConvShape s;
+  s.batch = images;
+  s.in_channels = o.x->shape[1];
+  s.in_h = o.x->shape[2];
+  s.in_w = o.x->shape[3];
+  s.out_channels = o.y->shape[1];
+  s.out_h = o.y->shape[2];
+  s.out_w = o.y->shape[3];
+  s.kernel_h = kernel[0];
+  s.kernel_w = kernel[1];
+  s.stride_h = stride[0];
+  s.stride_w = stride[1];
+  s.pad_top = padding[0];
+  s.pad_left = padding[1];
+  s.pad_bottom = padding[2];
+  s.pad_right = padding[3];
+  s.dilation_h = dilation[0];
+  s.dilation_w = dilation[1];
+  s.groups = a.integer("groups");
+  s.bias = o.bias;
+  s.bf16 = o.x->dtype == DType::bf16;
+  return s;
+}
+
+bool is_depthwise(const kernels::ConvShape& s) {
+  return s.groups > 1 && s.groups == s.in_channels && s.groups == s.out_channels;
+}
+
+}  // namespace overtake
