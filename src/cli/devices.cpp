@@ -28,7 +28,9 @@ nlohmann::json to_json(const CpuDescription& cpu, const CudaDescription& cuda) {
                     {"multiprocessors", gpu.multiprocessors},
                     {"memory_bytes", gpu.memory_bytes},
                     {"capability", gpu.capability}});
-  return {{"devices", devices}, {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"libraries", cuda.libraries}, {"gpus", gpus}}}};
+  return {
+      {"devices", devices},
+      {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"libraries", cuda.libraries}, {"gpus", gpus}}}};
 }
 
 int list_devices(bool as_json) {

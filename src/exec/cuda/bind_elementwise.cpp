@@ -59,14 +59,29 @@ std::int64_t binary_scratch(const TaskView& v, CudaDevice&) {
   return v.kind() == Kind::forward ? 0 : grad_scratch(binary_grad_plan(v, op), v.write(0).dtype);
 }
 
+constexpr std::size_t kMostSummands = 128;  // of one launch
+
 Launch bind_sum(const TaskView& v, CudaProgramData&) {
   const std::int64_t count = v.write(0).shape.elements();
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     std::vector<const T*> in;
     for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));
-    T* out = v.out<T>(0);
-    return [=](cudaStream_t s) { cuda::sum_n<T>(s, in, out, count); };
+    T *out = v.out<T>(0), *so_far = reinterpret_cast<T*>(v.scratch());
+    return [=](cudaStream_t s) {
+      std::vector<const T*> rest = in;
+      // The result may lie on an operand that is still to come, so what is summed so far does not go there.
+      while (rest.size() > kMostSummands) {
+        cuda::sum_n<T>(s, std::span(rest).first(kMostSummands), so_far, count);
+        rest.erase(rest.begin(), rest.begin() + (kMostSummands - 1));
+        rest[0] = so_far;
+      }
+      cuda::sum_n<T>(s, rest, out, count);
+    };
   });
+}
+
+std::int64_t sum_scratch(const TaskView& v, CudaDevice&) {
+  return v.reads() > kMostSummands ? v.write(0).shape.elements() * bytes_of(v.write(0).dtype) : 0;
 }
 
 Launch bind_softmax(const TaskView& v, CudaProgramData&) {
@@ -106,7 +121,7 @@ CudaBinding activation() { return {bind_activation, nullptr}; }
 CudaBinding dropout() { return {bind_dropout, nullptr}; }
 CudaBinding add() { return {bind_binary<BinaryOp::add>, binary_scratch<BinaryOp::add>}; }
 CudaBinding mul() { return {bind_binary<BinaryOp::mul>, binary_scratch<BinaryOp::mul>}; }
-CudaBinding sum() { return {bind_sum, nullptr}; }
+CudaBinding sum() { return {bind_sum, sum_scratch}; }
 CudaBinding softmax() { return {bind_softmax, nullptr}; }
 CudaBinding expand() { return {bind_expand, nullptr}; }
 CudaBinding reduce() { return {bind_reduce, reduce_scratch}; }

@@ -3,7 +3,9 @@
 #include "base/error.h"
 #include "exec/cuda/bindings.h"
 #include "exec/task_shapes.h"
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/binary.h"
+#include "ops/op.h"
 
 namespace overtake::cuda_bindings {
 namespace {
@@ -19,13 +21,20 @@ Launch run_product(const cuda::Product& product, const ProductOperands& operands
   return [=, &product](cudaStream_t s) { product.run(s, operands, scale, workspace); };
 }
 
+// cuBLASLt applies relu and the approximate gelu on the way out, beside a bias, and gelu's derivative; those of gelu
+// want rows of 16 bytes. Everything else is a pass of its own behind the product.
+bool is_aligned(const Buffer& b) { return b.shape.back() % 8 == 0; }
+
 ProductExtra forward_extra(const TaskView& v) {
-  if (v.attrs().has("function")) {
-    const std::string& function = v.attrs().text("function");
-    OVERTAKE_CHECK(function == "relu" || function == "gelu_tanh", "linear does not take {} on GPUs", function);
-    return function == "relu" ? ProductExtra::bias_relu : ProductExtra::bias_gelu_tanh;
-  }
-  return v.has_read(2) ? ProductExtra::bias : ProductExtra::none;
+  if (!v.has_read(2)) return ProductExtra::none;
+  const std::string function = v.attrs().has("function") ? v.attrs().text("function") : "";
+  if (function == "relu") return ProductExtra::bias_relu;
+  return function == "gelu_tanh" && is_aligned(v.write(0)) ? ProductExtra::bias_gelu_tanh : ProductExtra::bias;
+}
+
+ProductExtra input_grad_extra(const TaskView& v) {
+  const bool is_on_the_way = v.has_read(2) && v.attrs().text("derivative") == "gelu_tanh" && is_aligned(v.write(0));
+  return is_on_the_way ? ProductExtra::gelu_tanh_grad : ProductExtra::none;
 }
 
 // y [rows, out] = x [rows, in] w [out, in]^T, dx = dz w, dw = dz^T x.
@@ -52,8 +61,8 @@ ProductShape linear_shape(const TaskView& v, CudaDevice& device) {
   if (is_forward) {
     s.extra = forward_extra(v);
     if (v.has_read(2)) s.vector = type_of(v.read(2));
-  } else if (v.has_read(2)) {
-    s.extra = ProductExtra::gelu_tanh_grad;
+  } else {
+    s.extra = input_grad_extra(v);
   }
   return s;
 }
@@ -82,18 +91,50 @@ Launch linear_weight_grad(const TaskView& v, CudaDevice& device) {
   });
 }
 
+Launch linear_forward(const TaskView& v, CudaDevice& device) {
+  const ProductShape shape = linear_shape(v, device);
+  const bool has_function = v.attrs().has("function");
+  const bool is_behind =
+      has_function && shape.extra != ProductExtra::bias_relu && shape.extra != ProductExtra::bias_gelu_tanh;
+  const bool keeps_pre = has_function && !derivative_uses_output(v.attrs().text("function"));
+  std::byte *y = v.out<std::byte>(0), *pre = keeps_pre ? v.out<std::byte>(1) : nullptr;
+  std::byte* made = is_behind && pre != nullptr ? pre : y;
+  Launch product = run_product(
+      device.product(shape),
+      {.a = v.in<std::byte>(0), .b = v.in<std::byte>(1), .c = made, .vector = v.in<std::byte>(2), .saved = pre}, 1.0f,
+      v.scratch());
+  if (!is_behind) return product;
+  const std::int64_t count = v.write(0).shape.elements();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    return [=, function = activation_function(v.attrs())](cudaStream_t s) {
+      product(s);
+      cuda::activation_forward(s, function, reinterpret_cast<const T*>(made), reinterpret_cast<T*>(y), count);
+    };
+  });
+}
+
+Launch linear_input_grad(const TaskView& v, CudaDevice& device) {
+  const ProductShape shape = linear_shape(v, device);
+  auto* pre = const_cast<std::byte*>(v.in<std::byte>(2));
+  Launch product = run_product(
+      device.product(shape), {.a = v.in<std::byte>(0), .b = v.in<std::byte>(1), .c = v.out<std::byte>(0), .saved = pre},
+      1.0f, v.scratch());
+  if (pre == nullptr || shape.extra == ProductExtra::gelu_tanh_grad) return product;
+  const kernels::ActivationFunction function{activation_from_name(v.attrs().text("derivative"))};
+  const std::int64_t count = v.write(0).shape.elements();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    T* dx = v.out<T>(0);
+    return [=, x = reinterpret_cast<const T*>(pre)](cudaStream_t s) {
+      product(s);
+      cuda::activation_backward<T>(s, function, x, nullptr, dx, dx, count);
+    };
+  });
+}
+
 Launch bind_linear(const TaskView& v, CudaProgramData& program) {
-  if (v.kind() == Kind::weight_grad) return linear_weight_grad(v, program.device());
-  const cuda::Product& product = program.device().product(linear_shape(v, program.device()));
-  ProductOperands o{.a = v.in<std::byte>(0), .b = v.in<std::byte>(1), .c = v.out<std::byte>(0)};
-  std::byte* third = const_cast<std::byte*>(v.in<std::byte>(2));
-  if (v.kind() == Kind::forward) {
-    o.vector = third;
-    o.saved = v.out<std::byte>(1);
-  } else {
-    o.saved = third;
-  }
-  return run_product(product, o, 1.0f, v.scratch());
+  if (v.kind() == Kind::forward) return linear_forward(v, program.device());
+  return v.kind() == Kind::input_grad ? linear_input_grad(v, program.device())
+                                      : linear_weight_grad(v, program.device());
 }
 
 std::int64_t linear_scratch(const TaskView& v, CudaDevice& device) {

@@ -3,6 +3,7 @@
 
 #include "exec/cuda/bindings.h"
 #include "exec/task_shapes.h"
+#include "kernels/cuda/move.h"
 #include "kernels/cuda/rnn.h"
 
 namespace overtake::cuda_bindings {
@@ -140,14 +141,14 @@ struct WeightGrad {
     states = pieces.add(static_cast<std::size_t>(shape.batch * shape.steps * h) * sizeof(T));
     bias = pieces.add(cuda::rnn_bias_grad_scratch_bytes(shape));
     dw_ih = pieces.add(device, weight_shape<T>(device, shape, gate_rows(op) * h, shape.inputs));
-    // The GRU's n has another gradient on this side.
-    dw_hh = pieces.add(device, weight_shape<T>(device, shape, op == Op::lstm ? 4 * h : 2 * h, h));
-    if (op == Op::gru) dw_hn = pieces.add(device, weight_shape<T>(device, shape, h, h));
+    // The GRU's n has two gradients: that of the input's side and that of this side, which comes last.
+    dw_hh = pieces.add(device, weight_shape<T>(device, shape, 4 * h, h));
+    if (op == Op::gru) dw_all = pieces.add(static_cast<std::size_t>(4 * h * h) * sizeof(float));
   }
   kernels::RnnShape shape;
   Pieces pieces;
-  std::int64_t states, bias;
-  Placed dw_ih, dw_hh, dw_hn{};
+  std::int64_t states, bias, dw_all = 0;
+  Placed dw_ih, dw_hh;
 };
 
 template <class T, Op op>
@@ -161,11 +162,14 @@ Launch weight_grad(const TaskView& v, CudaDevice& device) {
     const std::int64_t h = g.shape.hidden;
     cuda::shifted_states(s, g.shape, y, states);
     g.dw_ih.product->run(s, {.a = dgates, .b = x, .c = dw_ih}, 1.0f, scratch + g.dw_ih.at);
-    g.dw_hh.product->run(s, {.a = dgates, .b = states, .c = dw_hh}, 1.0f, scratch + g.dw_hh.at);
+    float* dw_all = op == Op::lstm ? dw_hh : reinterpret_cast<float*>(scratch + g.dw_all);
+    g.dw_hh.product->run(s, {.a = dgates, .b = states, .c = dw_all}, 1.0f, scratch + g.dw_hh.at);
     if constexpr (op == Op::lstm) {
       cuda::lstm_bias_grad(s, g.shape, dgates, db_ih, db_hh, scratch + g.bias);
     } else {
-      g.dw_hn.product->run(s, {.a = dgates + 3 * h, .b = states, .c = dw_hh + 2 * h * h}, 1.0f, scratch + g.dw_hn.at);
+      const std::int64_t rows = h * h * static_cast<std::int64_t>(sizeof(float));  // bytes of a gate's
+      cuda::copy(s, dw_all, dw_hh, 2 * rows);
+      cuda::copy(s, dw_all + 3 * h * h, dw_hh + 2 * h * h, rows);
       cuda::gru_bias_grad(s, g.shape, dgates, db_ih, db_hh, scratch + g.bias);
     }
   };
