@@ -12,7 +12,8 @@ namespace overtake {
 
 namespace {
 
-constexpr std::string_view kOptionalPasses[] = {"recognise", "fuse", "fuse_gradients", "pad_classes", "group_updates"};
+constexpr std::string_view kOptionalPasses[] = {"recognise",   "fuse",           "join_projections",
+                                                "pad_classes", "fuse_gradients", "group_updates"};
 
 }  // namespace
 

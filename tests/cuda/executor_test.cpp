@@ -1,0 +1,169 @@
+// The CUDA executor itself: steps under way, traces, what goes wrong.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include "base/error.h"
+#include "cuda/device_array.h"
+#include "exec/backend.h"
+#include "models/zoo.h"
+#include "passes/memory.h"
+#include "passes/pipeline.h"
+#include "passes/schedule.h"
+#include "train/session.h"
+
+namespace overtake {
+namespace {
+
+SessionOptions on_gpu(Precision precision = Precision::bf16) {
+  SessionOptions options;
+  options.device = "cuda";
+  options.schedule = ScheduleChoice::in_order;
+  options.backend = {.precision = precision, .tune = false, .tuning_file = "", .note = {}};
+  options.optimizer = {.momentum = 0.9};
+  return options;
+}
+
+Graph model(const std::string& name, const std::string& settings) {
+  return build_model(name, ModelSettings::parse(settings));
+}
+
+TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
+  OVERTAKE_NEEDS_GPU();
+  Session one(model("cnn", "batch=8"), on_gpu()), many(model("cnn", "batch=8"), on_gpu());
+  ASSERT_EQ(many.most_under_way(), 2u);
+  std::vector<float> a, b;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    one.fill_inputs(i);
+    a.push_back(one.step(0.05f).loss);
+  }
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    many.fill_inputs(i);
+    many.start_step(0.05f);
+    if (i > 0) b.push_back(many.finish_step().loss);
+  }
+  b.push_back(many.finish_step().loss);
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(one.weights_hash(), many.weights_hash());
+}
+
+TEST(CudaExecutor, WithoutAGraphTheBitsAreTheSame) {
+  OVERTAKE_NEEDS_GPU();
+  SessionOptions plain = on_gpu();
+  plain.backend.use_graph = false;
+  Session graph(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
+      launches(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
+  for (Session* s : {&graph, &launches}) {
+    s->fill_inputs(1);
+    for (int i = 0; i < 5; ++i) s->step(0.05f);
+  }
+  EXPECT_EQ(graph.weights_hash(), launches.weights_hash());
+}
+
+TEST(CudaExecutor, ATracedStepHasASpanForEveryTask) {
+  OVERTAKE_NEEDS_GPU();
+  Session session(model("lenet", "batch=4"), on_gpu());
+  session.fill_inputs(1);
+  session.step(0.01f);
+  const Trace trace = session.step_traced(0.01f).trace;
+  std::set<TaskId> tasks;
+  std::int64_t before = 0;
+  for (const Span& s : trace.spans) {
+    tasks.insert(s.task);
+    EXPECT_LE(s.begin_ns, s.end_ns);
+    EXPECT_LE(before, s.begin_ns + 1000) << "one lane runs one task at a time";
+    before = s.end_ns;
+  }
+  EXPECT_EQ(tasks.size(), session.graph().tasks.size());
+  EXPECT_GT(trace.step_ns, 0);
+}
+
+TEST(CudaExecutor, BadLabelsAreTheUsersError) {
+  OVERTAKE_NEEDS_GPU();
+  Session session(model("lenet", "batch=4"), on_gpu());
+  for (const int bad_step : {0, 3}) {
+    session.fill_inputs(1);
+    for (int i = 0; i < bad_step; ++i) session.step(0.01f);
+    session.fill_inputs(1);
+    for (BufferId b = 0; b < session.graph().buffers.size(); ++b)
+      if (session.graph().buffer_name(b) == "labels") {
+        const std::int32_t labels[] = {1, 99, 2, 3};
+        session.executor().write_plain(b, std::as_bytes(std::span(labels)));
+      }
+    try {
+      session.step(0.01f);
+      FAIL() << "no error";
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("row 1"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("10 classes"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(CudaExecutor, TooLargeAStepSaysWhatWouldFit) {
+  OVERTAKE_NEEDS_GPU();
+  try {
+    Session session(model("gpt2", "batch=3000,dropout=0"), on_gpu());
+    FAIL() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("would fit"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--batch"), std::string::npos) << e.what();
+  }
+}
+
+TEST(CudaExecutor, AbsentGpuIsTheUsersError) {
+  OVERTAKE_NEEDS_GPU();
+  EXPECT_THROW(open_backend("cuda:63", {}), UserError);
+}
+
+// Runs a plan in which one buffer lies far outside the arena.
+[[noreturn]] void run_faulty_plan() {
+  const auto backend = open_backend("cuda", {.tune = false, .tuning_file = "", .note = {}});
+  PassRunner runner;
+  PipelineOptions pipeline;
+  pipeline.bf16 = true;
+  Plan plan = place_memory(
+      schedule_in_order(build_training_graph(model("lenet", "batch=4"), backend->target(), pipeline, runner)));
+  for (BufferId b = 0; b < plan.graph.buffers.size(); ++b)
+    if (plan.graph.buffer_name(b) == "conv2.weight.grad") plan.offsets[b] = std::uint64_t{1} << 45;
+  try {
+    const auto executor = backend->make_executor({plan});
+    fill_random_inputs(*executor, 1);
+    executor->run(0, {});
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    std::_Exit(7);
+  }
+  std::_Exit(0);
+}
+
+TEST(CudaExecutorDeathTest, AKernelThatFailsIsNamed) {
+  OVERTAKE_NEEDS_GPU();
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_faulty_plan(), testing::ExitedWithCode(7), "task conv2.weight_grad");
+}
+
+TEST(CudaExecutor, FindsTheTaskThatMakesAnInfinity) {
+  OVERTAKE_NEEDS_GPU();
+  Model m("overflow", 2);
+  Value x = m.input({4});
+  x = m.linear(x, {.out = 4}, "first");
+  m.mean_squared_error(m.activation(m.activation(x, "exp", "large"), "exp", "larger"));
+  Session session(std::move(m).finish(), on_gpu(Precision::f32));
+  std::vector<float> values(8, 1e4f);
+  const Graph& g = session.graph();
+  HostBatch batch;
+  batch.values = values;
+  batch.targets = values;
+  batch.samples = 2;
+  EXPECT_FALSE(std::isfinite(session.step(batch, 0.1f).loss));
+  const std::string culprit = session.find_non_finite(batch, 0);
+  EXPECT_TRUE(culprit.find("large") != std::string::npos) << culprit << " of " << g.model;
+}
+
+}  // namespace
+}  // namespace overtake
