@@ -24,6 +24,7 @@ struct BenchFlags {
   int steps = 10;
   int warm = 2;
   std::string trace;
+  bool passes = false;
 };
 
 struct Row {
@@ -90,6 +91,33 @@ LeastWork least_work(const Graph& g) {
   return work;
 }
 
+// What each pass did to the first row's graph.
+std::string table_of_passes(const std::vector<PassRecord>& passes) {
+  Table table({"pass", "ms", "tasks", "moved per step", "saved"});
+  for (const PassRecord& p : passes) {
+    if (p.skipped) {
+      table.add({p.name, "skipped", "", "", ""});
+      continue;
+    }
+    const auto bytes = [](double b) { return format_bytes(static_cast<std::int64_t>(b)); };
+    table.add({p.name, fmt::format("{:.1f}", p.ms), std::to_string(p.tasks), bytes(p.bytes),
+               p.bytes_saved > 0 ? bytes(p.bytes_saved) : ""});
+  }
+  return table.text();
+}
+
+nlohmann::json json_of_passes(const std::vector<PassRecord>& passes) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const PassRecord& p : passes)
+    all.push_back({{"pass", p.name},
+                   {"skipped", p.skipped},
+                   {"ms", p.ms},
+                   {"tasks", p.tasks},
+                   {"bytes", p.bytes},
+                   {"bytes_saved", p.bytes_saved}});
+  return all;
+}
+
 int bench(const BenchFlags& flags) {
   if (flags.steps < 1 || flags.warm < 0) fail_user("--steps {}: it must be at least 1", flags.steps);
   if (!flags.trace.empty()) check_writable(flags.trace);
@@ -129,10 +157,12 @@ int bench(const BenchFlags& flags) {
     for (const Row& row : rows) runs.push_back({row.asked, &row.session->plan(), row.traces});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
+  const std::vector<PassRecord>& passes = rows[0].session->passes();
+  if (flags.passes) out["passes"] = json_of_passes(passes);
   if (flags.session.json)
     fmt::print("{}\n", out.dump());
   else
-    fmt::print("{}", table.text());
+    fmt::print("{}{}", table.text(), flags.passes ? "\n" + table_of_passes(passes) : "");
   OVERTAKE_CHECK(are_equal, "schedules of {} end with different weights", flags.session.model);
   return 0;
 }
@@ -149,6 +179,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   c->add_option("--steps", flags->steps, "measured steps of each")->capture_default_str();
   c->add_option("--warm", flags->warm, "steps of each before that")->capture_default_str();
   c->add_option("--trace", flags->trace, "timeline of the last step of each for ui.perfetto.dev");
+  c->add_flag("--passes", flags->passes, "what each pass did: tasks, and bytes that the step's tasks read and write");
   c->footer("Example:\n  overtake bench resnet-18 --batch 16 --schedules in-order,ooo --trace resnet.json");
   c->callback([flags, &exit_code] { exit_code = bench(*flags); });
 }

@@ -42,6 +42,8 @@ class Backend {
   virtual std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) = 0;
   // Whether two lanes can run at the same time.
   virtual bool has_lanes() const = 0;
+  // Whether so much memory could be had at once.
+  virtual bool has_room_for(std::uint64_t) const { return true; }
 };
 
 // "cpu", "cuda", "cuda:1" or "null". User errors say what is missing.

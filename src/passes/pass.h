@@ -29,6 +29,9 @@ struct PassRecord {
   double ms = 0;
   bool skipped = false;
   bool changed = false;
+  std::size_t tasks = 0;   // after it
+  double bytes = 0;        // that all tasks read and write, after it
+  double bytes_saved = 0;  // by it: of what there was before; negative where it added tasks
 };
 
 struct RunnerOptions {
@@ -54,6 +57,9 @@ class PassRunner {
 inline const Graph& graph_of(const Graph& g) { return g; }
 inline const Graph& graph_of(const Plan& p) { return p.graph; }
 
+// What all tasks of a graph read and write, each operand once.
+double traffic_of(const Graph& graph);
+
 template <class State>
 State PassRunner::run(const Pass<State>& pass, State state) {
   PassRecord record{.name = pass.name};
@@ -64,11 +70,15 @@ State PassRunner::run(const Pass<State>& pass, State state) {
   }
   OVERTAKE_CHECK(!pass.needs || pass.needs(state), "pass {}: what it needs does not hold", pass.name);
   const std::string before = options_.print ? print(graph_of(state)) : "";
+  const double traffic = traffic_of(graph_of(state));
   const auto start = std::chrono::steady_clock::now();
   state = pass.run(std::move(state));
   record.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   verify(state);
   OVERTAKE_CHECK(!pass.grants || pass.grants(state), "pass {}: what it grants does not hold", pass.name);
+  record.tasks = graph_of(state).tasks.size();
+  record.bytes = traffic_of(graph_of(state));
+  record.bytes_saved = traffic - record.bytes;
   if (options_.print) {
     const std::string after = print(graph_of(state));
     record.changed = after != before;

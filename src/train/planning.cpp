@@ -164,6 +164,10 @@ Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& op
   }
   Plan ooo = out_of_order_within(graph, measure_profile(graph, backend), in_order, options);
   if (options.schedule == ScheduleChoice::ooo || ooo.schedule == in_order.schedule) return ooo;
+  if (!backend.has_room_for(in_order.arena_bytes + ooo.arena_bytes)) {
+    note(options, "schedule: in order; there is no room to try it beside out of order");
+    return in_order;
+  }
   const Trial trial = run_trial(in_order, ooo, backend);
   const bool pays = trial.ooo_ms < 0.99 * trial.in_order_ms;
   note(options, fmt::format("schedule: {}; measured {:.2f} ms in order, {:.2f} ms out of order",

@@ -22,6 +22,22 @@ TEST(Bench, RowsHaveTheSameHash) {
   EXPECT_EQ(rows[1].at("schedule"), "ooo");
 }
 
+TEST(Bench, SaysWhatEachPassSaved) {
+  const std::string run = "bench resnet-18 --set image=32,classes=10 --batch 2 --schedules in-order --steps 1 --passes";
+  const CommandResult r = overtake(run + " --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  bool has_fuse = false;
+  const auto passes = r.json().at("passes");
+  for (const auto& pass : passes) {
+    if (pass.at("pass") != "fuse") continue;
+    has_fuse = true;
+    EXPECT_GT(pass.at("bytes_saved").get<double>(), 1e5);
+    EXPECT_GT(pass.at("bytes").get<double>(), pass.at("bytes_saved").get<double>());
+  }
+  EXPECT_TRUE(has_fuse);
+  EXPECT_NE(overtake(run + " --skip-pass fuse").out.find("skipped"), std::string::npos);
+}
+
 TEST(Models, ListsPublishedParameterCounts) {
   const auto models = overtake("models --json").json().at("models");
   std::map<std::string, std::int64_t> parameters;

@@ -1,5 +1,6 @@
 #include "exec/backend.h"
 #include "exec/cuda/cuda_executor.h"
+#include "exec/cuda/handles.h"
 #include "exec/cuda/target.h"
 
 namespace overtake {
@@ -19,6 +20,11 @@ class CudaBackend final : public Backend {
     return make_executor(std::move(plans));
   }
   bool has_lanes() const override { return true; }
+  bool has_room_for(std::uint64_t bytes) const override {
+    std::size_t free = 0, total = 0;
+    check_cuda_call(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return bytes <= free;
+  }
 
  private:
   CudaDevice device_;
