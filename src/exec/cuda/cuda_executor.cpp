@@ -88,7 +88,7 @@ class CudaExecutor final : public Executor {
     enqueue_arguments(args);
     // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
     if (!p.was_checked) {
-      p.bound->enqueue_checked(main(), p.last);
+      p.bound->enqueue_checked(main(), p.last, false);
       p.was_checked = true;
     } else if (!device_.uses_graph()) {
       p.bound->enqueue(raw_streams_, p.last);
@@ -121,8 +121,13 @@ class CudaExecutor final : public Executor {
     OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
     Program& p = programs_.at(program);
     enqueue_arguments(args);
-    if (!p.traced) p.traced = p.bound->capture(raw_streams_, p.last, true);
-    check_cuda_call(cudaGraphLaunch(p.traced.get(), main()), "launching a traced step");
+    if (!p.was_checked) {
+      p.bound->enqueue_checked(main(), p.last, true);
+      p.was_checked = true;
+    } else {
+      if (!p.traced) p.traced = p.bound->capture(raw_streams_, p.last, true);
+      check_cuda_call(cudaGraphLaunch(p.traced.get(), main()), "launching a traced step");
+    }
     const UnderWay step{.program = program, .report = (steps_ - 1) % kReports};
     check_cuda_call(cudaStreamSynchronize(main()), "a traced step");
     read_report(step);

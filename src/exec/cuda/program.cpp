@@ -28,6 +28,10 @@ class CaptureGuard {
 
 using CudaGraph = CudaOwned<cudaGraph_t, cudaGraphDestroy>;
 
+void record(const CudaEvent& event, cudaStream_t stream) {
+  check_cuda_call(cudaEventRecord(event.get(), stream), "recording an event");
+}
+
 std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
   float ms = 0;
   check_cuda_call(cudaEventElapsedTime(&ms, a.get(), b.get()), "reading a task's time");
@@ -73,34 +77,39 @@ void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
   }
 }
 
-void CudaProgram::record(const CudaEvent& event, cudaStream_t stream) {
-  check_cuda_call(cudaEventRecordWithFlags(event.get(), stream, cudaEventRecordExternal), "recording an event");
+void CudaProgram::make_trace_events() {
+  if (!traced_.empty()) return;
+  traced_.resize(launches_.size());
+  for (const TaskId t : order_) traced_[t] = {make_event(true), make_event(true)};
+  step_begin_ = make_event(true);
+  step_end_ = make_event(true);
 }
 
 void CudaProgram::enqueue_lanes(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
-  const auto record_inner = [](const CudaEvent& event, cudaStream_t stream) {
-    check_cuda_call(cudaEventRecord(event.get(), stream), "recording an event");
+  // A node of the graph that the host can look at afterwards.
+  const auto record_outer = [](const CudaEvent& event, cudaStream_t stream) {
+    check_cuda_call(cudaEventRecordWithFlags(event.get(), stream, cudaEventRecordExternal), "recording an event");
   };
   const auto wait = [](cudaStream_t stream, const CudaEvent& event) {
     check_cuda_call(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for an event");
   };
-  if (traced) record(step_begin_, streams[0]);
-  if (lanes_.size() > 1) record_inner(forks_[0], streams[0]);
+  if (traced) record_outer(step_begin_, streams[0]);
+  if (lanes_.size() > 1) record(forks_[0], streams[0]);
   for (std::size_t l = 1; l < lanes_.size(); ++l) wait(streams[l], forks_[0]);
   for (const TaskId t : order_) {
     cudaStream_t stream = streams[lane_of_[t]];
     for (const TaskId before : lanes_[lane_of_[t]][place_of_[t]].waits_for) wait(stream, ended_[before]);
-    if (traced) record(traced_[t].begin, stream);
+    if (traced) record_outer(traced_[t].begin, stream);
     enqueue_task(t, stream);
-    if (traced) record(traced_[t].end, stream);
-    if (ended_[t]) record_inner(ended_[t], stream);
+    if (traced) record_outer(traced_[t].end, stream);
+    if (ended_[t]) record(ended_[t], stream);
   }
   for (std::size_t l = 1; l < lanes_.size(); ++l) {
-    record_inner(forks_[l], streams[l]);
+    record(forks_[l], streams[l]);
     wait(streams[0], forks_[l]);
   }
   if (last) last(streams[0]);
-  if (traced) record(step_end_, streams[0]);
+  if (traced) record_outer(step_end_, streams[0]);
 }
 
 void CudaProgram::enqueue(const std::vector<cudaStream_t>& streams, const Launch& last) {
@@ -114,18 +123,22 @@ void CudaProgram::run_task(TaskId t, cudaStream_t stream) {
                  to_string(plan_.graph.tasks[t].op), cudaGetErrorString(error));
 }
 
-void CudaProgram::enqueue_checked(cudaStream_t stream, const Launch& last) {
-  for (const TaskId t : order_) run_task(t, stream);
+void CudaProgram::enqueue_checked(cudaStream_t stream, const Launch& last, bool traced) {
+  if (traced) {
+    make_trace_events();
+    record(step_begin_, stream);
+  }
+  for (const TaskId t : order_) {
+    if (traced) record(traced_[t].begin, stream);
+    run_task(t, stream);
+    if (traced) record(traced_[t].end, stream);
+  }
   if (last) last(stream);
+  if (traced) record(step_end_, stream);
 }
 
 CudaGraphExec CudaProgram::capture(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
-  if (traced && traced_.empty()) {
-    traced_.resize(launches_.size());
-    for (const TaskId t : order_) traced_[t] = {make_event(true), make_event(true)};
-    step_begin_ = make_event(true);
-    step_end_ = make_event(true);
-  }
+  if (traced) make_trace_events();
   check_cuda_call(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), "beginning a capture");
   CaptureGuard guard(streams[0]);
   enqueue_lanes(streams, last, traced);

@@ -21,10 +21,11 @@ class CudaProgram {
   // enqueued behind everything.
   void enqueue(const std::vector<cudaStream_t>& streams, const Launch& last);
   // The same, task by task with a wait after each, so that an error is that of the task it names.
-  void enqueue_checked(cudaStream_t stream, const Launch& last);
+  // Traced: with events around each task.
+  void enqueue_checked(cudaStream_t stream, const Launch& last, bool traced);
   // What `enqueue` enqueues, as a graph. Traced: with events around each task.
   CudaGraphExec capture(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced);
-  // The times of the last replay of a traced graph that has ended.
+  // The times of the last traced step, which has ended.
   Trace trace() const;
 
   // Runs one task and waits for it; throws with its name.
@@ -37,7 +38,7 @@ class CudaProgram {
 
   void enqueue_task(TaskId task, cudaStream_t stream);
   void enqueue_lanes(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced);
-  void record(const CudaEvent& event, cudaStream_t stream);
+  void make_trace_events();
 
   const Plan& plan_;
   CudaProgramData data_;
@@ -48,7 +49,7 @@ class CudaProgram {
   std::vector<CudaEvent> ended_;                   // by task, where another lane waits for it
   std::vector<CudaEvent> forks_;                   // by lane
   std::vector<TaskEvents> traced_;                 // by task
-  CudaEvent step_begin_, step_end_;                // of traced graphs
+  CudaEvent step_begin_, step_end_;                // of traced steps
 };
 
 }  // namespace overtake
