@@ -107,7 +107,10 @@ class Joiner {
     const BufferId all = g_.add_buffer(name, shape, g_.buffers[weights[0]].dtype, Role::weight);
     Parameter p = *parameter(weights[0]);
     p.buffer = all;
-    for (const BufferId b : weights) p.parts.push_back({g_.buffers[b].name, rows, parameter(b)->init});
+    for (const BufferId b : weights) {
+      p.parts.push_back({g_.buffers[b].name, rows, parameter(b)->init});
+      g_.buffers[b].role = Role::activation;  // nobody reads it any more, so it has no place in memory
+    }
     *parameter(weights[0]) = p;
     std::erase_if(g_.parameters, [&](const Parameter& x) { return x.buffer == weights[1] || x.buffer == weights[2]; });
     return all;

@@ -57,6 +57,7 @@ Graph use_bf16(Graph g) {
     const auto writes = old.writes(t);
     for (std::size_t i = 0; i < writes.size(); ++i) {
       const bool is_activation = i == 0 || (i == 1 && task.op == Op::linear) || (i == 3 && task.op == Op::layer_norm);
+      if (writes[i] == kNone) continue;
       Buffer& b = g.buffers[writes[i]];
       if (is_activation && b.role == Role::activation && b.dtype == DType::f32) b.dtype = DType::bf16;
     }

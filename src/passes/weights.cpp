@@ -2,27 +2,59 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "base/error.h"
 
 namespace overtake {
 
+namespace {
+
+// The gradients that the users of a weight make: one, or all that are added up to it. Empty where one of them is not
+// a gradient of the weight alone.
+std::vector<BufferId> parts_of_gradient(const Graph& g, BufferId gradient, const std::vector<TaskId>& writer) {
+  const TaskId t = writer[gradient];
+  if (t == kNone || g.tasks[t].op != Op::sum) return {gradient};
+  const std::vector<BufferId> parts(g.reads(t).begin(), g.reads(t).end());
+  const bool are_own =
+      std::ranges::all_of(parts, [&](BufferId b) { return g.buffers[b].role == Role::weight_gradient; });
+  return are_own ? parts : std::vector<BufferId>{};
+}
+
+// How the task that writes it wants it.
+std::optional<OperandFormat> written_format(const Graph& g, const Target& target, BufferId b, TaskId t) {
+  if (t == kNone) return {};
+  const auto writes = g.writes(t);
+  const auto place = static_cast<std::size_t>(std::ranges::find(writes, b) - writes.begin());
+  return target.weight_format(g, g.tasks[t], g.tasks[t].reads + place);
+}
+
+}  // namespace
+
 Graph store_weights(Graph g, const Target& target) {
-  std::vector<BufferId> weight_of(g.buffers.size(), kNone);  // per gradient
-  for (const Parameter& p : g.parameters)
-    if (p.gradient != kNone) weight_of[p.gradient] = p.buffer;
-  for (TaskId t = 0; t < g.tasks.size(); ++t) {
-    const Task& task = g.tasks[t];
-    for (std::size_t i = 0; i < task.writes; ++i) {
-      const BufferId gradient = g.writes(t)[i];
-      if (gradient == kNone || g.buffers[gradient].role != Role::weight_gradient) continue;
-      const auto format = target.weight_format(g, task, task.reads + i);
-      // A weight with several users has several gradients, which must lie alike to be added: it stays plain.
-      if (!format || weight_of[gradient] == kNone) continue;
-      g.buffers[gradient].layout = format->layout;
-      g.buffers[gradient].dtype = format->dtype;
-      g.buffers[weight_of[gradient]].layout = format->layout;
+  std::vector<TaskId> writer(g.buffers.size(), kNone);
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    for (const BufferId b : g.writes(t))
+      if (b != kNone) writer[b] = t;
+  for (const Parameter& p : g.parameters) {
+    if (p.gradient == kNone) continue;
+    const std::vector<BufferId> parts = parts_of_gradient(g, p.gradient, writer);
+    std::optional<OperandFormat> common;
+    // Gradients must lie alike to be added: where the users of a weight differ, it stays plain.
+    bool agree = !parts.empty();
+    for (const BufferId b : parts) {
+      const auto format = written_format(g, target, b, writer[b]);
+      agree = agree && format && (!common || *common == *format);
+      common = format;
     }
+    if (!agree) continue;
+    for (const BufferId b : parts) {
+      g.buffers[b].layout = common->layout;
+      g.buffers[b].dtype = common->dtype;
+    }
+    g.buffers[p.gradient].layout = g.buffers[p.buffer].layout = common->layout;
+    g.buffers[p.gradient].dtype = common->dtype;
   }
   return g;
 }

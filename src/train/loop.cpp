@@ -116,11 +116,13 @@ class Loop {
     return Loader(data_.train, {.sampler = sampler_, .augment = augment}, {step / per_epoch_, step % per_epoch_});
   }
 
-  // As many steps as the device takes, but none beyond a checkpoint that is not written yet.
+  // As many steps as the device takes, but none beyond a checkpoint that is not written yet, nor beside one to be
+  // traced.
   bool may_start(std::uint64_t done) const {
     const std::uint64_t started = session_.steps_done(), under_way = started - done;
     const bool is_before_save = under_way > 0 && options_.save_every != 0 && started % options_.save_every == 0;
-    return started < total_ && under_way < session_.most_under_way() && !is_before_save;
+    const bool is_before_trace = under_way > 0 && options_.keep_traces && started + kKeptTraces >= total_;
+    return started < total_ && under_way < session_.most_under_way() && !is_before_save && !is_before_trace;
   }
 
   // The last steps, where traces are wanted; they run one by one.

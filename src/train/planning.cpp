@@ -151,8 +151,11 @@ Profile measure_profile(const Graph& graph, Backend& backend) {
     for (int i = 0; i < kProfileSteps; ++i) traces.push_back(executor->run_traced(0, measured_step(i)));
     return median_times(traces, graph.tasks.size());
   };
-  return {.alone_ns = times(ready(backend.make_executor({plan}))),
-          .beside_ns = times(ready(backend.make_one_lane_executor({plan})))};
+  // One after the other: there may not be memory for both.
+  Profile profile;
+  profile.alone_ns = times(ready(backend.make_executor({plan})));
+  profile.beside_ns = times(ready(backend.make_one_lane_executor({plan})));
+  return profile;
 }
 
 Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options) {

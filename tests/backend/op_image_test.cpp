@@ -104,6 +104,34 @@ const std::vector<std::pair<Dims, Pool2d>> kPools = {
     {{2, 2, 5, 5}, {.kernel = 2, .stride = 2, .padding = 1, .ceil = true}},
     {{2, 1, 4, 4}, {.kernel = 4, .stride = 4}}};
 
+// One filter, used twice.
+OpCase twice_case() {
+  const Conv2d o{.out = 8, .kernel = 3, .padding = 1, .bias = false};
+  return {.batch = 3,
+          .build =
+              [=](OpBuilder& b) {
+                const Value x = b.m.conv2d(b.arg("x", {3, 8, 5, 6}), o, "a");
+                const std::vector<std::int64_t> kernel = {3, 3}, ones = {1, 1}, padding = {1, 1, 1, 1};
+                return b.m.layer(Op::conv2d, {b.m.activation(x, "tanh")},
+                                 {{"out", std::int64_t{8}},
+                                  {"kernel", kernel},
+                                  {"stride", ones},
+                                  {"padding", padding},
+                                  {"dilation", ones},
+                                  {"groups", std::int64_t{1}},
+                                  {"bias", std::int64_t{0}}},
+                                 "b", {{.shared = b.m.parameter("a.weight")}, {}});
+              },
+          .predict =
+              [=](const Values& v) {
+                const Tensor& w = v.at("a.weight");
+                return conv2d(activation("tanh", conv2d(v.at("x"), w, nullptr, o)), w, nullptr, o);
+              }};
+}
+
+TEST(OpConv2d, OneFilterUsedTwice) { check_op(twice_case()); }
+TEST(OpConv2d, OneFilterUsedTwiceInBf16) { check_op_bf16(twice_case()); }
+
 TEST(OpMaxPool, WindowsPaddingCeil) {
   for (const auto& [x, options] : kPools) check_op(pool_case(x, options, PoolKind::max));
 }

@@ -224,5 +224,27 @@ TEST(OpTiedWeights, ThreeLayersOnOneWeight) {
                 }});
 }
 
+// One linear layer with its bias, used twice.
+OpCase twice_case() {
+  return {.batch = 4,
+          .build =
+              [](OpBuilder& b) {
+                const Value w = b.m.parameter({8, 8}, {}, "w"), bias = b.m.parameter({8}, {}, "b");
+                const auto layer = [&](Value x, const char* name) {
+                  return b.m.layer(Op::linear, {x}, {{"out", std::int64_t{8}}, {"bias", std::int64_t{1}}}, name,
+                                   {{.shared = w}, {.shared = bias}});
+                };
+                return layer(b.m.activation(layer(b.arg("x", {4, 8}), "first"), "tanh"), "second");
+              },
+          .predict =
+              [](const Values& v) {
+                const Tensor &w = v.at("w"), &bias = v.at("b");
+                return linear(activation("tanh", linear(v.at("x"), w, &bias)), w, &bias);
+              }};
+}
+
+TEST(OpTiedWeights, BiasToo) { check_op(twice_case()); }
+TEST(OpTiedWeights, BiasTooInBf16) { check_op_bf16(twice_case()); }
+
 }  // namespace
 }  // namespace overtake::reference

@@ -2,7 +2,9 @@
 
 #include <memory>
 
+#include "base/error.h"
 #include "exec/cuda/bindings.h"
+#include "exec/cuda/target.h"
 #include "exec/task_shapes.h"
 #include "kernels/cuda/binary.h"
 #include "kernels/cuda/depthwise.h"
@@ -58,6 +60,15 @@ Launch depthwise(const TaskView& v) {
   return [=](cudaStream_t s) { cuda::depthwise_weight_grad(s, shape, x, dy, dw, dbias, scratch); };
 }
 
+// Where other layers read a weight in other ways, its gradients are float32 and row-major.
+void check_gradient(const TaskView& v, std::size_t write, const Layout& layout) {
+  const Buffer& gradient = v.write(write);
+  if (gradient.dtype != v.read(1).dtype || gradient.layout != layout)
+    fail_user(
+        "layer '{}': its weights are shared with layers of another kind; GPUs cannot train that, use --device cpu",
+        v.graph().layer_name(v.task().layer));
+}
+
 Launch library_conv(const TaskView& v, CudaDevice& device) {
   const cuda::Conv& conv = device.conv(conv_kind(v, device));
   const void *a = v.in<std::byte>(0), *b = v.in<std::byte>(1);
@@ -71,8 +82,13 @@ Launch bind_conv2d(const TaskView& v, CudaProgramData& program) {
   return with_type(dy.dtype, [&]<class T>(T) -> Launch {
     if (is_depthwise(shape_of(v)) && !is_bias_alone(v)) return depthwise<T>(v);
     if (v.kind() != Kind::weight_grad) return library_conv(v, program.device());
-    Launch weight = v.has_write(0) ? library_conv(v, program.device()) : Launch{};
+    Launch weight;
+    if (v.has_write(0)) {
+      check_gradient(v, 0, conv_filter_layout(v.read(0), v.write(0)));
+      weight = library_conv(v, program.device());
+    }
     if (!v.has_write(1)) return weight;
+    check_gradient(v, 1, plain_layout(1));
     // After the weight's gradient, on the same scratch.
     const T* gradient = v.in<T>(1);
     T* dbias = v.out<T>(1);

@@ -36,6 +36,7 @@ class Arena {
     if (bytes > free) fail_too_large(plans[0], bytes, free);
     memory_ = DeviceMemory(bytes, "the step");
     check_cuda_call(cudaMemset(memory_.data(), 0, bytes), "clearing memory");
+    check_cuda_call(cudaDeviceSynchronize(), "clearing memory");
   }
   std::byte* data() const { return memory_.data(); }
 
@@ -73,6 +74,7 @@ class CudaExecutor final : public Executor {
     for (const Parameter& p : plans_[0].graph.parameters)
       if (p.copy != kNone) copy_of_[p.buffer] = p.copy;
     for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
+    check_cuda_call(cudaDeviceSynchronize(), "copying tables");  // copies from pageable memory end when they like
   }
   ~CudaExecutor() override { cudaStreamSynchronize(streams_[0].get()); }
 
@@ -256,7 +258,9 @@ class CudaExecutor final : public Executor {
   }
   void upload(BufferId b, std::span<const std::byte> from) {
     check_cuda_call(cudaStreamSynchronize(main()), "waiting for steps");
-    check_cuda_call(cudaMemcpy(address(0, b), from.data(), from.size(), cudaMemcpyHostToDevice), "writing a buffer");
+    check_cuda_call(cudaMemcpyAsync(address(0, b), from.data(), from.size(), cudaMemcpyHostToDevice, main()),
+                    "writing a buffer");
+    check_cuda_call(cudaStreamSynchronize(main()), "writing a buffer");
   }
 
   void write_copy(BufferId copy, const std::vector<std::byte>& weight) {
@@ -271,7 +275,7 @@ class CudaExecutor final : public Executor {
     const Buffer& x = graph().buffers[b];
     if (x.dtype != DType::f32 && x.dtype != DType::bf16) return true;
     const DeviceMemory flag(sizeof(std::uint32_t), "a flag");
-    check_cuda_call(cudaMemset(flag.data(), 0, sizeof(std::uint32_t)), "clearing a flag");
+    check_cuda_call(cudaMemsetAsync(flag.data(), 0, sizeof(std::uint32_t), main()), "clearing a flag");
     with_type(x.dtype, [&]<class T>(T) {
       cuda::mark_non_finite(main(), reinterpret_cast<const T*>(address(program, b)), x.shape.elements(),
                             reinterpret_cast<std::uint32_t*>(flag.data()));

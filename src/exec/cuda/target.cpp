@@ -24,13 +24,16 @@ std::optional<OperandFormat> conv_format(const Graph& g, const Task& task, std::
   const ConvOperands o = conv_operands(g, task);
   const bool is_own = o.weight != nullptr && is_depthwise(conv_shape(g, task, o.x->shape[0]));
   if (operand == (is_weight_grad ? 2u : 1u))
-    return OperandFormat{is_weight_grad && is_own ? DType::f32 : activation,
-                         o.x->layout.blocks != 0 ? padded_layout() : filter_layout(o.weight->shape.rank)};
+    return OperandFormat{is_weight_grad && is_own ? DType::f32 : activation, conv_filter_layout(*o.x, *o.weight)};
   if (is_weight_grad && operand == 3) return OperandFormat{is_own ? DType::f32 : activation, plain_layout(1)};
   return {};
 }
 
 }  // namespace
+
+Layout conv_filter_layout(const Buffer& x, const Buffer& weight) {
+  return x.layout.blocks != 0 ? padded_layout() : filter_layout(weight.shape.rank);
+}
 
 std::optional<Layout> CudaTarget::first_image_layout(const Graph& g, const Task& task) const {
   if (task.op != Op::conv2d || task.kind != Kind::forward || g.attrs_of(task).integer("groups") != 1) return {};

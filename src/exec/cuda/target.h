@@ -34,4 +34,7 @@ class CudaTarget final : public Target {
   CudaDevice& device_;
 };
 
+// How convolution weights lie beside an image x.
+Layout conv_filter_layout(const Buffer& x, const Buffer& weight);
+
 }  // namespace overtake
