@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/op.h"
+#include "passes/uses.h"
 
 namespace overtake {
 namespace {
@@ -11,17 +12,7 @@ namespace {
 class Fuser {
  public:
   Fuser(const Graph& old, Graph& g, const FusedFunctions& functions)
-      : old_(old),
-        graph_(g),
-        functions_(functions),
-        writer_(old.buffers.size(), kNone),
-        readers_(old.buffers.size(), 0) {
-    for (TaskId t = 0; t < old.tasks.size(); ++t) {
-      for (const BufferId b : old.reads(t))
-        if (b != kNone) ++readers_[b];
-      for (const BufferId b : old.writes(t))
-        if (b != kNone && !is_persistent(old.buffers[b].role)) writer_[b] = t;
-    }
+      : old_(old), graph_(g), functions_(functions), uses_(old) {
     absorbed_.assign(old.tasks.size(), 0);
     fused_.assign(old.tasks.size(), {});
   }
@@ -42,8 +33,8 @@ class Fuser {
 
   // The task that writes b, if it is of this op, nobody but one reader sees b, and it is still free.
   TaskId producer(BufferId b, Op op) const {
-    const TaskId t = b == kNone ? kNone : writer_[b];
-    const bool fits = t != kNone && old_.tasks[t].op == op && readers_[b] == 1 && !absorbed_[t] &&
+    const TaskId t = b == kNone ? kNone : uses_.writer[b];
+    const bool fits = t != kNone && old_.tasks[t].op == op && uses_.readers[b] == 1 && !absorbed_[t] &&
                       fused_[t].root == kNone && old_.buffers[b].role == Role::activation;
     return fits ? t : kNone;
   }
@@ -58,9 +49,9 @@ class Fuser {
       if (functions_.batch_norm(function))
         if (const TaskId norm = producer(x, Op::batch_norm); norm != kNone) return join(t, {norm, kNone, function});
       if (function == "relu") {
-        const TaskId add = x == kNone ? kNone : writer_[x];
+        const TaskId add = x == kNone ? kNone : uses_.writer[x];
         // An add that was joined with its norm already takes the function too.
-        if (add != kNone && fused_[add].root != kNone && old_.tasks[add].op == Op::add && readers_[x] == 1) {
+        if (add != kNone && fused_[add].root != kNone && old_.tasks[add].op == Op::add && uses_.readers[x] == 1) {
           const Fused inner = fused_[add];
           fused_[add] = {};
           absorbed_[add] = 1;
@@ -89,7 +80,7 @@ class Fuser {
   // norm(a + b), where the sum may have other readers: the norm moves up to the add.
   void find_sum(TaskId norm) {
     const BufferId x = old_.reads(norm)[0];
-    const TaskId add = writer_[x];
+    const TaskId add = uses_.writer[x];
     if (add == kNone || old_.tasks[add].op != Op::add || absorbed_[add] || fused_[add].root != kNone) return;
     const BufferId a = old_.reads(add)[0], b = old_.reads(add)[1];
     if (old_.buffers[a].shape != old_.buffers[b].shape || a == b || old_.buffers[x].role != Role::activation) return;
@@ -104,10 +95,9 @@ class Fuser {
   void place(TaskId t) {
     const Fused& fused = fused_[t];
     const TaskId root_id = fused.root == kNone ? t : fused.root;
-    const Task& root = old_.tasks[root_id];
+    Task root = old_.tasks[root_id];
     std::vector<BufferId> reads(old_.reads(root_id).begin(), old_.reads(root_id).end());
     std::vector<BufferId> writes(old_.writes(root_id).begin(), old_.writes(root_id).end());
-    AttrsId attrs = root.attrs;
     if (fused.root != kNone && root.op == Op::layer_norm) {
       writes.push_back(reads[0]);
       reads[0] = old_.reads(t)[0];
@@ -115,7 +105,7 @@ class Fuser {
     } else if (fused.root != kNone) {
       Attrs joined = old_.attrs_of(root);
       joined.set("function", fused.function);
-      attrs = graph_.add_attrs(joined);
+      root.attrs = graph_.add_attrs(joined);
       const BufferId y = old_.writes(t)[0];
       if (root.op == Op::batch_norm)
         reads[1] = fused.residual;
@@ -123,14 +113,13 @@ class Fuser {
         writes.push_back(writes[0]);  // what the linear itself made stays, as what the derivative needs
       writes[0] = y;
     }
-    graph_.add_task(root.kind, root.op, root.layer, attrs, reads, writes);
+    add_like(graph_, root, reads, writes);
   }
 
   const Graph& old_;
   Graph& graph_;
   const FusedFunctions& functions_;
-  std::vector<TaskId> writer_;
-  std::vector<std::uint32_t> readers_;
+  Uses uses_;
   std::vector<char> absorbed_;
   std::vector<Fused> fused_;
 };

@@ -2,22 +2,17 @@
 
 #include <vector>
 
+#include "passes/uses.h"
+
 namespace overtake {
 namespace {
 
 class GradientFuser {
  public:
   GradientFuser(const Graph& old, Graph& g, const Target& target)
-      : old_(old), graph_(g), target_(target), writer_(old.buffers.size(), kNone), readers_(old.buffers.size(), 0) {
-    for (TaskId t = 0; t < old.tasks.size(); ++t) {
-      for (const BufferId b : old.reads(t))
-        if (b != kNone) ++readers_[b];
-      for (const BufferId b : old.writes(t))
-        if (b != kNone && !is_persistent(old.buffers[b].role)) writer_[b] = t;
-    }
+      : old_(old), graph_(g), target_(target), uses_(old), absorbed_(old.tasks.size(), kNone) {
     for (const Parameter& p : old.parameters)
-      if (p.gradient != kNone) ++readers_[p.gradient];
-    absorbed_.assign(old.tasks.size(), kNone);
+      if (p.gradient != kNone) ++uses_.readers[p.gradient];
   }
 
   void run() {
@@ -32,9 +27,9 @@ class GradientFuser {
  private:
   // The task that makes b for one reader alone.
   TaskId producer(BufferId b, Op op) const {
-    const TaskId t = b == kNone ? kNone : writer_[b];
+    const TaskId t = b == kNone ? kNone : uses_.writer[b];
     const bool fits =
-        t != kNone && old_.tasks[t].op == op && readers_[b] == 1 && old_.buffers[b].role == Role::gradient;
+        t != kNone && old_.tasks[t].op == op && uses_.readers[b] == 1 && old_.buffers[b].role == Role::gradient;
     return fits ? t : kNone;
   }
 
@@ -56,35 +51,26 @@ class GradientFuser {
     const Task& task = old_.tasks[t];
     const TaskId inner = absorbed_[t];
     std::vector<BufferId> reads(old_.reads(t).begin(), old_.reads(t).end());
-    if (inner == kNone) {
-      copy(task, task.op, task.layer, task.attrs, reads, old_.writes(t));
-    } else if (task.op == Op::batch_norm) {
+    Task placed = task;
+    if (inner != kNone && task.op == Op::batch_norm) {
       reads[1] = old_.reads(inner)[0];
       reads.push_back(old_.reads(inner)[1]);
-      copy(task, task.op, task.layer, task.attrs, reads, old_.writes(t));
-    } else {
-      const Task& linear = old_.tasks[inner];
-      Attrs attrs = old_.attrs_of(linear);
+    } else if (inner != kNone) {
+      placed = old_.tasks[inner];
+      Attrs attrs = old_.attrs_of(placed);
       attrs.set("derivative", old_.attrs_of(task).text("function"));
+      placed.attrs = graph_.add_attrs(attrs);
       const BufferId pre = reads[0];
       reads.assign(old_.reads(inner).begin(), old_.reads(inner).end());
       reads.push_back(pre);
-      copy(linear, linear.op, linear.layer, graph_.add_attrs(attrs), reads, old_.writes(t));
     }
-  }
-
-  void copy(const Task& like, Op op, LayerId layer, AttrsId attrs, const std::vector<BufferId>& reads,
-            std::span<const BufferId> writes) {
-    const TaskId id = graph_.add_task(like.kind, op, layer, attrs, reads, writes);
-    graph_.tasks[id].micro_batch = like.micro_batch;
-    graph_.tasks[id].device = like.device;
+    add_like(graph_, placed, reads, old_.writes(t));
   }
 
   const Graph& old_;
   Graph& graph_;
   const Target& target_;
-  std::vector<TaskId> writer_;
-  std::vector<std::uint32_t> readers_;
+  Uses uses_;
   std::vector<TaskId> absorbed_;  // by task: the one it takes in
 };
 

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <vector>
+
+#include "passes/uses.h"
 
 namespace overtake {
 namespace {
 
 class Joiner {
  public:
-  explicit Joiner(Graph graph)
-      : g_(std::move(graph)), writer_(g_.buffers.size(), kNone), readers_(g_.buffers.size(), 0) {
-    for (TaskId t = 0; t < g_.tasks.size(); ++t) {
-      for (const BufferId b : g_.reads(t))
-        if (b != kNone) ++readers_[b];
-      for (const BufferId b : g_.writes(t))
-        if (b != kNone && !is_persistent(g_.buffers[b].role)) writer_[b] = t;
-    }
-  }
+  explicit Joiner(Graph graph) : g_(std::move(graph)), uses_(g_) {}
 
   Graph run() {
     for (TaskId t = 0; t < g_.tasks.size(); ++t)
@@ -31,10 +24,7 @@ class Joiner {
     g_.operands.clear();
     for (TaskId t = 0; t < old.tasks.size(); ++t)
       if (std::ranges::find(gone_, t) == gone_.end()) {
-        const Task& task = old.tasks[t];
-        const TaskId id = g_.add_task(task.kind, task.op, task.layer, task.attrs, old.reads(t), old.writes(t));
-        g_.tasks[id].micro_batch = task.micro_batch;
-        g_.tasks[id].device = task.device;
+        add_like(g_, old.tasks[t], old.reads(t), old.writes(t));
       }
     return std::move(g_);
   }
@@ -49,7 +39,7 @@ class Joiner {
 
   bool is_plain_linear(TaskId t) const {
     return t != kNone && g_.tasks[t].op == Op::linear && !g_.attrs_of(g_.tasks[t]).has("function") &&
-           g_.buffers[g_.writes(t)[0]].role == Role::activation && readers_[g_.writes(t)[0]] == 1;
+           g_.buffers[g_.writes(t)[0]].role == Role::activation && uses_.readers[g_.writes(t)[0]] == 1;
   }
 
   // Whether these can be the rows of one tensor.
@@ -57,7 +47,7 @@ class Joiner {
     if (weights[0] == kNone) return weights[1] == kNone && weights[2] == kNone;
     for (const BufferId b : weights) {
       const Parameter* p = b == kNone ? nullptr : parameter(b);
-      if (p == nullptr || g_.buffers[b].role != Role::weight || readers_[b] != 1 || p->stored_transposed ||
+      if (p == nullptr || g_.buffers[b].role != Role::weight || uses_.readers[b] != 1 || p->stored_transposed ||
           p->stored_rows != 0 || !p->parts.empty() || p->is_frozen != parameter(weights[0])->is_frozen ||
           g_.buffers[b].shape != g_.buffers[weights[0]].shape)
         return false;
@@ -72,7 +62,7 @@ class Joiner {
   void join(TaskId attention) {
     const auto reads = g_.reads(attention);
     if (reads[1] == kNone || reads[2] == kNone) return;
-    const Three linears = {writer_[reads[0]], writer_[reads[1]], writer_[reads[2]]};
+    const Three linears = {uses_.writer[reads[0]], uses_.writer[reads[1]], uses_.writer[reads[2]]};
     if (!std::ranges::all_of(linears, [&](TaskId t) { return is_plain_linear(t); })) return;
     const auto inputs = operands(linears, 0), weights = operands(linears, 1), biases = operands(linears, 2);
     const bool has_one_input = inputs[0] == inputs[1] && inputs[0] == inputs[2];
@@ -117,8 +107,7 @@ class Joiner {
   }
 
   Graph g_;
-  std::vector<TaskId> writer_;
-  std::vector<std::uint32_t> readers_;
+  Uses uses_;
   std::vector<TaskId> gone_;
 };
 

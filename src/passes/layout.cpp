@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "passes/uses.h"
 
 namespace overtake {
 namespace {
@@ -44,9 +45,7 @@ class LayoutChooser {
     }
     for (const BufferId b : writes)
       if (is_image(graph_, b)) graph_.buffers[b].layout = task.op == Op::reorder ? reader_layout(b, layout) : layout;
-    const TaskId id = graph_.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
-    graph_.tasks[id].micro_batch = task.micro_batch;
-    graph_.tasks[id].device = task.device;
+    add_like(graph_, task, reads, writes);
     for (const BufferId b : writes)
       if (!propagate_ && is_image(graph_, b) && graph_.buffers[b].dtype != DType::u8 && layout != plain_layout(4))
         plain_of_[b] = reordered(b, plain_layout(4), task.layer);

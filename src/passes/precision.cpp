@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "passes/uses.h"
 
 namespace overtake {
 namespace {
@@ -61,7 +62,7 @@ Graph use_bf16(Graph g) {
       Buffer& b = g.buffers[writes[i]];
       if (is_activation && b.role == Role::activation && b.dtype == DType::f32) b.dtype = DType::bf16;
     }
-    g.add_task(task.kind, task.op, task.layer, task.attrs, reads, writes);
+    add_like(g, task, reads, writes);
   }
   return g;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "passes/uses.h"
 
 namespace overtake {
 
@@ -33,10 +34,7 @@ std::optional<OperandFormat> written_format(const Graph& g, const Target& target
 }  // namespace
 
 Graph store_weights(Graph g, const Target& target) {
-  std::vector<TaskId> writer(g.buffers.size(), kNone);
-  for (TaskId t = 0; t < g.tasks.size(); ++t)
-    for (const BufferId b : g.writes(t))
-      if (b != kNone) writer[b] = t;
+  const std::vector<TaskId> writer = Uses(g).writer;
   for (const Parameter& p : g.parameters) {
     if (p.gradient == kNone) continue;
     const std::vector<BufferId> parts = parts_of_gradient(g, p.gradient, writer);
@@ -122,9 +120,7 @@ Graph pack_weights(Graph g, const Target& target) {
       }
       reads[i] = packed;
     }
-    const TaskId id = g.add_task(task.kind, task.op, task.layer, task.attrs, reads, old.writes(t));
-    g.tasks[id].micro_batch = task.micro_batch;
-    g.tasks[id].device = task.device;
+    add_like(g, task, reads, old.writes(t));
   }
   write_copies(g);
   return g;
@@ -138,7 +134,7 @@ Graph group_updates(Graph g, std::int64_t most_elements) {
   std::int64_t elements = 0;
   const Task* first = nullptr;
   const auto flush = [&] {
-    if (first != nullptr) g.add_task(first->kind, first->op, first->layer, first->attrs, reads, writes);
+    if (first != nullptr) add_like(g, *first, reads, writes);
     first = nullptr;
     elements = 0;
     reads.clear();
@@ -148,9 +144,7 @@ Graph group_updates(Graph g, std::int64_t most_elements) {
     const Task& task = old.tasks[t];
     if (task.op != Op::sgd && task.op != Op::adamw) {
       flush();
-      const TaskId id = g.add_task(task.kind, task.op, task.layer, task.attrs, old.reads(t), old.writes(t));
-      g.tasks[id].micro_batch = task.micro_batch;
-      g.tasks[id].device = task.device;
+      add_like(g, task, old.reads(t), old.writes(t));
       continue;
     }
     const std::int64_t own = old.buffers[old.writes(t)[0]].shape.elements();

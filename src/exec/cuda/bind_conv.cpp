@@ -1,7 +1,5 @@
 // Convolution: our own kernels where every channel has its own filter, cuDNN's elsewhere.
 
-#include <memory>
-
 #include "base/error.h"
 #include "exec/cuda/bindings.h"
 #include "exec/cuda/target.h"

@@ -5,7 +5,6 @@
 #include "exec/cuda/cuda_executor.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <deque>

@@ -41,6 +41,18 @@ const auto& found_or_made(Kernels& kernels, const Shape& shape, Make make) {
   return *kernels.back().second;
 }
 
+// Says so where bfloat16 does not get cuDNN's fused kernels: ours are slower.
+template <class Kernel>
+std::unique_ptr<const Kernel> made_attention(const cuda::AttentionKind& kind, const cuda::Tuning& tuning,
+                                             const char* direction) {
+  auto kernel = std::make_unique<const Kernel>(kind);
+  const kernels::AttentionShape& s = kind.shape;
+  if (kind.bf16 && !kernel->fused())
+    tuning.note(fmt::format("attention {} [{} x {} heads x {} queries x {} keys x {}]: not by cuDNN: {}", direction,
+                            s.batch, s.heads, s.queries, s.keys, s.head_dim, kernel->refusal()));
+  return kernel;
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
@@ -67,12 +79,13 @@ const cuda::Product& CudaDevice::product(const cuda::ProductShape& shape) {
 }
 
 const cuda::AttentionForward& CudaDevice::attention_forward(const cuda::AttentionKind& kind) {
-  return found_or_made(attention_forwards_, kind, [&] { return std::make_unique<const cuda::AttentionForward>(kind); });
+  return found_or_made(attention_forwards_, kind,
+                       [&] { return made_attention<cuda::AttentionForward>(kind, *tuning_, "forward"); });
 }
 
 const cuda::AttentionBackward& CudaDevice::attention_backward(const cuda::AttentionKind& kind) {
   return found_or_made(attention_backwards_, kind,
-                       [&] { return std::make_unique<const cuda::AttentionBackward>(kind); });
+                       [&] { return made_attention<cuda::AttentionBackward>(kind, *tuning_, "backward"); });
 }
 
 void CudaDevice::save_tuning() { tuning_->save(); }

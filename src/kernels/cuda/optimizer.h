@@ -26,15 +26,7 @@ struct UpdateTensor {
 
 // A part of at most kUpdateTile elements of a tensor: the work of one thread block.
 inline constexpr std::int64_t kUpdateTile = 4096;
-struct UpdateTile {
-  const void* grad;
-  bool is_grad_bf16;
-  float* weight;
-  float* first;
-  float* second;
-  bf16* copy;
-  std::int64_t count;
-};
+using UpdateTile = UpdateTensor;
 
 // The table for the calls below, to be copied to device memory: made once, as long as the pointers stay.
 std::vector<UpdateTile> cut_in_tiles(std::span<const UpdateTensor> tensors);
