@@ -2,11 +2,35 @@
 // Random legal plans: a random topological order, each task dealt to a random lane.
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "graph/plan.h"
 
 namespace overtake {
+
+// Delays some of the tasks that may be: they touch neither inputs nor results, and all that comes after them in the
+// step is delayed too.
+inline void delay_at_random(Graph& graph, std::mt19937& random) {
+  const Dependencies next = reversed(dependencies(graph));
+  const auto touches = [&](std::span<const BufferId> operands, Role role) {
+    return std::ranges::any_of(operands, [&](BufferId b) { return b != kNone && graph.buffers[b].role == role; });
+  };
+  const auto one_in = 1 + random() % 3;
+  std::vector<TaskId> last_first(graph.tasks.size());
+  std::iota(last_first.rbegin(), last_first.rend(), TaskId{0});
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const TaskId t : last_first) {
+      Task& task = graph.tasks[t];
+      if (task.is_delayed || touches(graph.reads(t), Role::input) || touches(graph.writes(t), Role::output) ||
+          !std::ranges::all_of(next.of(t), [&](TaskId after) { return graph.tasks[after].is_delayed; }) ||
+          random() % one_in != 0)
+        continue;
+      task.is_delayed = changed = true;
+    }
+  }
+}
 
 inline Plan random_plan(const Graph& graph, std::size_t lanes, std::mt19937& random) {
   const Dependencies deps = dependencies(graph), next = reversed(deps);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -105,6 +106,16 @@ std::string read_file(const fs::path& path) {
   }
   content.resize(filled);
   return content;
+}
+
+std::filesystem::path user_cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value == nullptr ? "" : value);
+  };
+  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "overtake";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "overtake";
+  return {};
 }
 
 void create_folders(const fs::path& folder) {

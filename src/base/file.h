@@ -13,6 +13,10 @@ namespace overtake {
 // The whole content of a file; a user error with the path and the reason otherwise.
 std::string read_file(const std::filesystem::path& path);
 
+// This program's folder in the user's cache, $XDG_CACHE_HOME/overtake or ~/.cache/overtake; empty if neither variable
+// is set. It need not exist.
+std::filesystem::path user_cache_folder();
+
 // Creates a folder and those above it. It is fine if it exists already.
 void create_folders(const std::filesystem::path& folder);
 

@@ -38,10 +38,10 @@ class Backend {
   virtual const Target& target() const = 0;
   virtual Precision precision() const = 0;
   virtual std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) = 0;
-  // For measuring what a task takes beside another lane: with no more than one lane's share of the device.
-  virtual std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) = 0;
-  // Whether two lanes can run at the same time.
-  virtual bool has_lanes() const = 0;
+  // The device and libraries, and all else that measured times depend on, in one line.
+  virtual std::string identity() const = 0;
+  // How many lanes can run at the same time.
+  virtual std::size_t most_lanes() const = 0;
   // Whether so much memory could be had at once.
   virtual bool has_room_for(std::uint64_t) const { return true; }
 };

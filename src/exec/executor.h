@@ -30,7 +30,8 @@ class Executor {
 
   virtual const Plan& plan(std::size_t program) const = 0;
 
-  // Starts a step of a plan. Steps run one after the other, in the order they were started.
+  // Starts a step of a plan. Steps run one after the other, in the order they were started. What a plan delays runs
+  // with its next step, or before anything else is asked of the executor.
   virtual void start(std::size_t program, const StepArgs& args) = 0;
   // Waits for the oldest step under way. The first error inside it is thrown here, the others are dropped; what lives
   // across steps is then undefined. Its trace has spans only where they cost nothing.
@@ -44,6 +45,12 @@ class Executor {
   }
   // The same, with a span for every task.
   virtual Trace run_traced(std::size_t program, const StepArgs& args) = 0;
+
+  // For each lane, when it has run the given tasks of a program one after the other, in nanoseconds from their common
+  // start: the median over rounds, while nothing is under way. Lanes do not wait for one another and take operands as
+  // they find them, so afterwards nothing that lives across steps means anything.
+  virtual std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
+                                               int rounds) = 0;
 
   // Inputs, to be written whole before a step is started, and outputs, to be read while nothing is under way; as they
   // lie in memory.

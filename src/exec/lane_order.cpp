@@ -1,26 +1,45 @@
 #include "exec/lane_order.h"
 
+#include <algorithm>
+
 namespace overtake {
 
-std::vector<std::vector<LaneEntry>> lane_order(const Plan& plan) {
-  const Dependencies deps = dependencies(plan.graph);
-  const HappensBefore order = happens_before(plan, deps);
-  std::vector<std::vector<LaneEntry>> lanes(plan.lanes.size());
+LaneOrder lane_order(const Plan& plan, Portion portion) {
+  const HappensBefore order = happens_before(plan, dependencies(plan));
+  const auto runs = [&](TaskId t) { return is_in(portion, plan.graph.tasks[t]); };
+  // The last of the first `count` tasks of a lane that runs. All that is certain in the whole plan must stay so when some
+  // tasks are left out, for memory is shared on the strength of it.
+  const auto last_of = [&](std::size_t lane, std::uint32_t count) {
+    const auto& tasks = plan.lanes[lane].tasks;
+    while (count > 0 && !runs(tasks[count - 1])) --count;
+    return count == 0 ? kNone : tasks[count - 1];
+  };
+  LaneOrder lanes(plan.lanes.size());
   for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
-    const auto& list = plan.lanes[l].tasks;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      LaneEntry entry{.task = list[i], .waits_for = {}};
-      for (const TaskId before : deps.of(list[i])) {
-        // What the task before on this lane has waited for already need not be waited for again.
-        const bool is_seen = i > 0 && order.lane_of[before] != kNone && order.is_before(before, list[i - 1]);
-        if (order.lane_of[before] != kNone && order.lane_of[before] != l && !is_seen) entry.waits_for.push_back(before);
+    std::vector<TaskId> waited(plan.lanes.size(), kNone);  // by lane: the last task that this lane has waited for
+    for (const TaskId t : plan.lanes[l].tasks) {
+      if (!runs(t)) continue;
+      LaneEntry entry{.task = t, .is_delayed = plan.graph.tasks[t].is_delayed, .waits_for = {}};
+      for (std::size_t other = 0; other < plan.lanes.size(); ++other) {
+        const TaskId before = last_of(other, order.seen[std::size_t{t} * order.lanes + other]);
+        if (other == l || before == kNone || before == waited[other]) continue;
+        waited[other] = before;
+        entry.waits_for.push_back(before);
       }
+      const std::vector<TaskId> all = entry.waits_for;
+      std::erase_if(entry.waits_for, [&](TaskId before) {
+        return std::ranges::any_of(all, [&](TaskId later) { return order.is_before(before, later); });
+      });
       lanes[l].push_back(std::move(entry));
     }
   }
   return lanes;
 }
 
-std::vector<TaskId> one_order(const Plan& plan) { return happens_before(plan, dependencies(plan.graph)).topological; }
+std::vector<TaskId> one_order(const Plan& plan, Portion portion) {
+  std::vector<TaskId> order = happens_before(plan, dependencies(plan)).topological;
+  std::erase_if(order, [&](TaskId t) { return !is_in(portion, plan.graph.tasks[t]); });
+  return order;
+}
 
 }  // namespace overtake

@@ -1,6 +1,7 @@
 #pragma once
 // The order of a plan as executors keep it: each lane's tasks, and what each waits for on other lanes.
 
+#include <cstdint>
 #include <vector>
 
 #include "graph/plan.h"
@@ -9,11 +10,21 @@ namespace overtake {
 
 struct LaneEntry {
   TaskId task = 0;
+  bool is_delayed = false;
   std::vector<TaskId> waits_for;  // tasks of other lanes that its lane has not waited for already
 };
-std::vector<std::vector<LaneEntry>> lane_order(const Plan& plan);
 
-// One order of all tasks of a plan in which they could run.
-std::vector<TaskId> one_order(const Plan& plan);
+// Which tasks of a plan run together. A step after another also does what that one delayed; a first step has nothing of
+// the kind to do, and after a last step only that is left.
+enum class Portion : std::uint8_t { step_and_delayed, step, delayed };
+inline bool is_in(Portion portion, const Task& task) {
+  return portion == Portion::step_and_delayed || (portion == Portion::delayed) == task.is_delayed;
+}
+
+using LaneOrder = std::vector<std::vector<LaneEntry>>;
+LaneOrder lane_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
+
+// One order of the tasks of a plan in which they could run.
+std::vector<TaskId> one_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
 
 }  // namespace overtake

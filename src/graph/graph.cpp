@@ -84,13 +84,29 @@ Dependencies dependencies(const Graph& graph) {
   for (TaskId t = 0; t < n; ++t) {
     for (const BufferId b : graph.reads(t)) {
       if (b == kNone || writer[b] == kNone || writer[b] == t) continue;
-      // What lives across steps is read before it is changed; everything else after it is written.
-      if (is_persistent(graph.buffers[b].role))
-        edges.emplace_back(writer[b], t);
-      else
+      const bool is_late_reader = graph.tasks[t].is_delayed, is_late_writer = graph.tasks[writer[b]].is_delayed;
+      // What lives across steps is read before it is changed; everything else after it is written. Between steps it is
+      // the delayed one that comes first.
+      const bool reads_first =
+          is_persistent(graph.buffers[b].role) ? is_late_reader == is_late_writer : is_late_reader && !is_late_writer;
+      if (!reads_first) {
         edges.emplace_back(t, writer[b]);
+        continue;
+      }
+      edges.emplace_back(writer[b], t);
+      // A view is written when what it shows is.
+      if (is_persistent(graph.buffers[b].role)) continue;
+      for (TaskId w = writer[b]; graph.tasks[w].op == Op::reshape;) {
+        const BufferId shown = graph.reads(w)[0];
+        if (writer[shown] == kNone || is_persistent(graph.buffers[shown].role)) break;
+        edges.emplace_back(w = writer[shown], t);
+      }
     }
   }
+  return dependencies_from(std::move(edges), n);
+}
+
+Dependencies dependencies_from(std::vector<std::pair<TaskId, TaskId>> edges, std::size_t n) {
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
 

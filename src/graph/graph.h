@@ -4,6 +4,10 @@
 // Within a step every buffer is written by at most one task, except those that live across steps (weights, states):
 // their one writer reads them too and runs after all other readers. Everything about order follows from reads and
 // writes; see dependencies().
+//
+// A delayed task runs one step late, amid the tasks of the step after the one it belongs to. It reads what that earlier
+// step left behind, so it must run before this step writes it anew; and whoever reads what it writes (a weight, by its
+// update) waits for it.
 
 #include <memory>
 #include <span>
@@ -30,6 +34,7 @@ struct Task {
   Kind kind = Kind::forward;
   Op op = Op::add;
   std::uint16_t device = 0;
+  bool is_delayed = false;
   std::uint32_t micro_batch = 0;
   LayerId layer = 0;
   AttrsId attrs = 0;
@@ -131,6 +136,8 @@ struct Dependencies {
   std::span<const TaskId> of(TaskId id) const { return {list.data() + first[id], list.data() + first[id + 1]}; }
 };
 Dependencies dependencies(const Graph& graph);
+// Of n tasks, from (after, before) pairs in any order.
+Dependencies dependencies_from(std::vector<std::pair<TaskId, TaskId>> edges, std::size_t n);
 Dependencies reversed(const Dependencies& deps);
 
 // Checks everything that must hold for any graph; throws an InternalError that names the task.

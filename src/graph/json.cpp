@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 
 std::string to_hex(std::span<const std::byte> bytes) {
   std::string text;
@@ -81,7 +81,7 @@ json to_json(const Graph& g) {
     const Task& x = g.tasks[t];
     tasks.push_back({to_string(x.kind), to_string(x.op), x.layer, x.attrs, x.device, x.micro_batch,
                      std::vector<BufferId>(g.reads(t).begin(), g.reads(t).end()),
-                     std::vector<BufferId>(g.writes(t).begin(), g.writes(t).end())});
+                     std::vector<BufferId>(g.writes(t).begin(), g.writes(t).end()), x.is_delayed});
   }
   return out;
 }
@@ -129,6 +129,7 @@ Graph graph_from_json(const json& in) {
                    row.at(2).get<LayerId>(), row.at(3).get<AttrsId>(), reads, writes);
     g.tasks[t].device = row.at(4).get<std::uint16_t>();
     g.tasks[t].micro_batch = row.at(5).get<std::uint32_t>();
+    g.tasks[t].is_delayed = row.at(8).get<bool>();
   }
   return g;
 }
@@ -165,6 +166,8 @@ std::string save_json(const Plan& plan) {
   for (const char s : plan.skipped) skipped.push_back(static_cast<int>(s));
   auto& shares = out["shares"] = json::array();
   for (const Share& s : plan.shares) shares.push_back({s.from, s.to});
+  auto& waits = out["waits"] = json::array();
+  for (const Wait& w : plan.waits) waits.push_back({w.before, w.after});
   auto& lanes = out["lanes"] = json::array();
   for (const Lane& lane : plan.lanes) lanes.push_back({{"device", lane.device}, {"tasks", lane.tasks}});
   return out.dump();
@@ -182,6 +185,7 @@ Plan load_plan_json(std::string_view text) {
     for (const json& s : in.at("skipped")) plan.skipped.push_back(static_cast<char>(s.get<int>()));
     for (const json& row : in.at("shares"))
       plan.shares.push_back({row.at(0).get<BufferId>(), row.at(1).get<BufferId>()});
+    for (const json& row : in.at("waits")) plan.waits.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
     for (const json& row : in.at("lanes"))
       plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>()});
     verify(plan);

@@ -6,6 +6,20 @@
 
 namespace overtake {
 
+Dependencies dependencies(const Plan& plan) {
+  Dependencies deps = dependencies(plan.graph);
+  if (plan.waits.empty()) return deps;
+  std::vector<std::pair<TaskId, TaskId>> edges;
+  for (TaskId t = 0; t < plan.graph.tasks.size(); ++t)
+    for (const TaskId before : deps.of(t)) edges.emplace_back(t, before);
+  for (const Wait& wait : plan.waits) edges.emplace_back(wait.after, wait.before);
+  return dependencies_from(std::move(edges), plan.graph.tasks.size());
+}
+
+bool has_delayed_tasks(const Plan& plan) {
+  return std::ranges::any_of(plan.graph.tasks, [](const Task& t) { return t.is_delayed; });
+}
+
 HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
   const std::size_t n = plan.graph.tasks.size();
   HappensBefore order;
@@ -76,6 +90,9 @@ std::vector<BufferUse> buffer_uses(const Plan& plan) {
     uses[b].is_whole_step = is_persistent(role) || role == Role::input || role == Role::output;
     // Persistent buffers keep their place in every plan of a graph, used there or not.
     if (is_persistent(role)) uses[b].is_used = true;
+    const auto is_delayed = [&](TaskId t) { return g.tasks[t].is_delayed; };
+    uses[b].is_carried = !uses[b].is_whole_step && uses[b].writer != kNone && !is_delayed(uses[b].writer) &&
+                         std::ranges::any_of(uses[b].readers, is_delayed);
   }
   return uses;
 }
@@ -91,6 +108,13 @@ bool is_dead_before(const HappensBefore& order, const BufferUse& a, const Buffer
   return (a.writer == kNone || has_ended(a.writer)) && std::ranges::all_of(a.readers, has_ended);
 }
 
+// What the last step carried over in `a` has been read when `b` is written.
+bool is_read_before(const Graph& g, const HappensBefore& order, const BufferUse& a, const BufferUse& b) {
+  return b.writer != kNone && std::ranges::all_of(a.readers, [&](TaskId t) {
+           return !g.tasks[t].is_delayed || order.is_before(t, b.writer);
+         });
+}
+
 }  // namespace
 
 bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
@@ -102,6 +126,8 @@ bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::ve
     const bool declared = is_declared(from, to);
     const bool is_overwritten = is_persistent(plan.graph.buffers[from].role) && uses[from].writer != kNone;
     if (declared && plan.graph.tasks[uses[to].writer].op == Op::reshape && !is_overwritten) return true;
+    if (uses[from].is_carried) return false;
+    if (uses[to].is_carried && !is_read_before(plan.graph, order, uses[to], uses[from])) return false;
     return is_dead_before(order, uses[from], uses[to], declared);
   };
   return is_allowed(a, b) || is_allowed(b, a);

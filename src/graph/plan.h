@@ -24,10 +24,18 @@ struct Share {
   auto operator<=>(const Share&) const = default;
 };
 
+// An order between tasks of two lanes beyond what their operands ask for.
+struct Wait {
+  TaskId before = kNone;
+  TaskId after = kNone;
+  auto operator<=>(const Wait&) const = default;
+};
+
 struct Plan {
   Graph graph;
   std::string schedule;  // how the lanes were filled, for people
   std::vector<Lane> lanes;
+  std::vector<Wait> waits;  // sorted
   // Bytes from the start of the device's arena, per buffer; buffers that live across steps come first. Empty until
   // memory is planned.
   std::vector<std::uint64_t> offsets;
@@ -43,6 +51,9 @@ struct Plan {
 
 void verify(const Plan& plan);
 std::string save_json(const Plan& plan);
+// Of the graph, and the plan's own waits.
+Dependencies dependencies(const Plan& plan);
+bool has_delayed_tasks(const Plan& plan);
 Plan load_plan_json(std::string_view text);
 
 // Which task is certain to have ended when another starts, by lane order and by dependencies: for each task and lane,
@@ -61,13 +72,15 @@ HappensBefore happens_before(const Plan& plan, const Dependencies& deps);
 struct BufferUse {
   bool is_used = false;
   bool is_whole_step = false;  // lives from before the step to after it: inputs, outputs, weights, states
+  bool is_carried = false;     // a delayed task reads it in the next step: lives from its writer on, around the end
   TaskId writer = kNone;
   std::vector<TaskId> readers;
 };
 std::vector<BufferUse> buffer_uses(const Plan& plan);
 
 // Whether two used buffers may lie on common bytes: one is dead before the other is written, or dies in writing the
-// other by a declared Share, or one is a view of the other.
+// other by a declared Share, or one is a view of the other. What is carried into the next step is dead only between its
+// last delayed reader and its writer.
 bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
                      BufferId b);
 

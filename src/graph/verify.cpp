@@ -37,6 +37,28 @@ void verify_tables(const Graph& g) {
   for (const BufferId b : g.losses) OVERTAKE_CHECK(is_buffer(b), "the loss is unknown buffer {}", b);
 }
 
+// A delayed task finds what its own step left: not inputs, not what that step changed since. What it writes is not for
+// its own step's tasks, nor for the host at the end of it.
+void verify_delays(const Graph& g, const std::vector<TaskId>& writer) {
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    const bool is_delayed = g.tasks[t].is_delayed;
+    for (const BufferId b : g.reads(t)) {
+      if (b == kNone) continue;
+      const Role role = g.buffers[b].role;
+      const bool is_writer_delayed = writer[b] != kNone && g.tasks[writer[b]].is_delayed;
+      OVERTAKE_CHECK(!is_delayed || role != Role::input, "delayed task {} reads input {}", g.task_name(t),
+                     g.buffer_name(b));
+      OVERTAKE_CHECK(!is_delayed || !is_persistent(role) || writer[b] == kNone || is_writer_delayed,
+                     "delayed task {} reads {}, which has changed by then", g.task_name(t), g.buffer_name(b));
+      OVERTAKE_CHECK(is_delayed || !is_writer_delayed || is_persistent(role), "task {} reads {}, which is delayed",
+                     g.task_name(t), g.buffer_name(b));
+    }
+    for (const BufferId b : g.writes(t))
+      OVERTAKE_CHECK(!is_delayed || b == kNone || g.buffers[b].role != Role::output, "delayed task {} writes result {}",
+                     g.task_name(t), g.buffer_name(b));
+  }
+}
+
 void verify_operands(const Graph& g) {
   std::vector<TaskId> writer(g.buffers.size(), kNone);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
@@ -62,6 +84,7 @@ void verify_operands(const Graph& g) {
       OVERTAKE_CHECK(
           b == kNone || writer[b] != kNone || is_persistent(g.buffers[b].role) || g.buffers[b].role == Role::input,
           "task {} reads {}, which nothing writes", g.task_name(t), g.buffer_name(b));
+  verify_delays(g, writer);
 }
 
 void verify_acyclic(const Graph& g) {
@@ -164,7 +187,11 @@ void verify(const Plan& plan) {
   OVERTAKE_CHECK(plan.skipped.empty() || plan.skipped.size() == plan.graph.tasks.size(), "{} flags for {} tasks",
                  plan.skipped.size(), plan.graph.tasks.size());
   verify_lanes(plan);
-  const Dependencies deps = dependencies(plan.graph);
+  for (const Wait& w : plan.waits)
+    OVERTAKE_CHECK(w.before < plan.graph.tasks.size() && w.after < plan.graph.tasks.size(),
+                   "a wait between tasks {} and {}", w.before, w.after);
+  OVERTAKE_CHECK(std::ranges::is_sorted(plan.waits), "waits are not sorted");
+  const Dependencies deps = dependencies(plan);
   verify_progress(plan, deps);
   if (!plan.offsets.empty()) verify_memory(plan, happens_before(plan, deps));
 }

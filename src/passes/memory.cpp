@@ -19,17 +19,21 @@ struct Slot {
   std::vector<BufferId> buffers;
   std::uint64_t bytes = 0;
   bool is_whole_step = false;
+  bool is_carried = false;  // into the next step, for delayed readers
   TaskId first_write = kNone;
-  std::vector<std::uint32_t> last_use;  // per lane: one more than the place of the last task that touches it
-  std::uint32_t born = 0, dies = 0;     // in the topological order
+  std::vector<std::uint32_t> last_use;      // per lane: one more than the place of the last task that touches it
+  std::vector<std::uint32_t> last_carried;  // the same of delayed readers, which come before the first write
+  std::uint32_t born = 0, dies = 0;         // in the topological order
+  std::uint32_t carried_until = 0;          // one more than the place there of the last delayed reader
 };
 
 class MemoryPlanner {
  public:
-  explicit MemoryPlanner(Plan& plan)
+  MemoryPlanner(Plan& plan, bool is_apart)
       : plan_(plan),
+        is_apart_(is_apart),
         graph_(plan.graph),
-        order_(happens_before(plan, dependencies(plan.graph))),
+        order_(happens_before(plan, dependencies(plan))),
         uses_(buffer_uses(plan)) {
     slot_of_.assign(graph_.buffers.size(), kNone);
   }
@@ -71,10 +75,19 @@ class MemoryPlanner {
   // Nobody but task t, as the reader of `from`, touches this slot at the time of t or later.
   bool dies_in(const Slot& slot, BufferId from, TaskId t) const {
     return std::ranges::all_of(slot.buffers, [&](BufferId b) {
+      if (uses_[b].is_carried) return false;
       const auto has_ended = [&](TaskId u) { return order_.is_before(u, t) || (u == t && b == from); };
       return (uses_[b].writer == kNone || has_ended(uses_[b].writer)) &&
              std::ranges::all_of(uses_[b].readers, has_ended);
     });
+  }
+
+  // What the last step carried over in b has been read when the slot is first written.
+  bool is_read_before(const Slot& slot, BufferId b) const {
+    const TaskId first = uses_[slot.buffers[0]].writer;
+    return first != kNone && std::ranges::all_of(uses_[b].readers, [&](TaskId t) {
+             return !graph_.tasks[t].is_delayed || order_.is_before(t, first);
+           });
   }
 
   void make_slots() {
@@ -102,6 +115,7 @@ class MemoryPlanner {
 
   void try_share(TaskId t, BufferId from, BufferId to) {
     if (from == kNone || to == kNone || slot_of_[to] != kNone || uses_[to].is_whole_step) return;
+    if (slot_of_[from] == kNone) return;  // carried over from the last step to the delayed task t
     Slot& slot = slots_[slot_of_[from]];
     const bool is_view = graph_.tasks[t].op == Op::reshape;
     const bool fits = graph_.bytes(from) == graph_.bytes(to);
@@ -110,7 +124,8 @@ class MemoryPlanner {
     if (is_view && slot.is_whole_step && is_persistent(graph_.buffers[slot.buffers[0]].role) &&
         uses_[slot.buffers[0]].writer != kNone)
       return;
-    if (!is_view && (!fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
+    if (!is_view && (is_apart_ || !fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
+    if (uses_[to].is_carried && (slot.is_whole_step || !is_read_before(slot, to))) return;
     slot_of_[to] = slot_of_[from];
     // A view shows the same values as every buffer it lies on that is still alive.
     for (const BufferId member : slot.buffers)
@@ -124,6 +139,7 @@ class MemoryPlanner {
     for (std::uint32_t i = 0; i < order_.topological.size(); ++i) position[order_.topological[i]] = i;
     for (Slot& slot : slots_) {
       slot.last_use.assign(order_.lanes, 0);
+      slot.last_carried.assign(order_.lanes, 0);
       slot.first_write = uses_[slot.buffers[0]].writer;
       if (slot.is_whole_step) continue;
       slot.born = slot.dies = position[slot.first_write];
@@ -132,17 +148,28 @@ class MemoryPlanner {
         last = std::max(last, order_.place_of[t] + 1);
         slot.dies = std::max(slot.dies, position[t]);
       };
+      const auto touch_carried = [&](TaskId t) {
+        auto& last = slot.last_carried[order_.lane_of[t]];
+        last = std::max(last, order_.place_of[t] + 1);
+        slot.carried_until = std::max(slot.carried_until, position[t] + 1);
+      };
       for (const BufferId b : slot.buffers) {
+        slot.is_carried = slot.is_carried || uses_[b].is_carried;
         touch(uses_[b].writer);
-        for (const TaskId t : uses_[b].readers) touch(t);
+        for (const TaskId t : uses_[b].readers)
+          uses_[b].is_carried&& graph_.tasks[t].is_delayed ? touch_carried(t) : touch(t);
       }
+      if (slot.is_carried) slot.dies = static_cast<std::uint32_t>(order_.topological.size()) - 1;
     }
   }
 
-  bool ends_before(const Slot& a, const Slot& b) const {
+  bool is_over(const std::vector<std::uint32_t>& last_use, const Slot& before) const {
     for (std::size_t l = 0; l < order_.lanes; ++l)
-      if (a.last_use[l] > order_.seen[std::size_t{b.first_write} * order_.lanes + l]) return false;
+      if (last_use[l] > order_.seen[std::size_t{before.first_write} * order_.lanes + l]) return false;
     return true;
+  }
+  bool ends_before(const Slot& a, const Slot& b) const {
+    return !a.is_carried && is_over(a.last_use, b) && is_over(b.last_carried, a);
   }
   bool conflicts(const Slot& a, const Slot& b) const { return !ends_before(a, b) && !ends_before(b, a); }
 
@@ -172,15 +199,26 @@ class MemoryPlanner {
     return offset;
   }
 
+  std::vector<std::uint64_t> one_after_the_other(const std::vector<std::uint32_t>& sequence) const {
+    std::vector<std::uint64_t> offset(slots_.size(), 0);
+    std::uint64_t top = 0;
+    for (const std::uint32_t s : sequence) {
+      offset[s] = top;
+      top += slots_[s].bytes;
+    }
+    return offset;
+  }
+
   // Several orders of putting down; the lowest top wins.
   std::vector<std::uint64_t> best_packing() const {
     std::vector<std::uint32_t> sequence;
     for (std::uint32_t s = 0; s < slots_.size(); ++s)
       if (!slots_[s].is_whole_step) sequence.push_back(s);
-    const auto length = [&](std::uint32_t s) { return slots_[s].dies - slots_[s].born; };
+    const auto length = [&](std::uint32_t s) { return slots_[s].dies - slots_[s].born + slots_[s].carried_until; };
     const auto area = [&](std::uint32_t s) {
       return static_cast<double>(length(s)) * static_cast<double>(slots_[s].bytes);
     };
+    if (is_apart_) return one_after_the_other(sequence);
     const std::uint64_t floor = largest_live_sum();
     std::vector<std::uint64_t> best;
     std::uint64_t best_top = ~std::uint64_t{0};
@@ -209,6 +247,8 @@ class MemoryPlanner {
       if (slot.is_whole_step) continue;
       change[slot.born] += static_cast<std::int64_t>(slot.bytes);
       change[slot.dies + 1] -= static_cast<std::int64_t>(slot.bytes);
+      change[0] += slot.carried_until > 0 ? static_cast<std::int64_t>(slot.bytes) : 0;
+      change[slot.carried_until] -= slot.carried_until > 0 ? static_cast<std::int64_t>(slot.bytes) : 0;
     }
     std::int64_t live = 0, largest = 0;
     for (const std::int64_t c : change) largest = std::max(largest, live += c);
@@ -216,6 +256,7 @@ class MemoryPlanner {
   }
 
   Plan& plan_;
+  bool is_apart_;
   const Graph& graph_;
   HappensBefore order_;
   std::vector<BufferUse> uses_;
@@ -227,11 +268,17 @@ class MemoryPlanner {
 
 Plan place_memory(Plan plan, std::optional<std::uint64_t> cap) {
   plan.shares.clear();
-  MemoryPlanner(plan).run();
+  MemoryPlanner(plan, false).run();
   if (cap && plan.arena_bytes > *cap)
     fail_user("--memory-cap: {} is below what {} needs with schedule {}: {} ({} bytes); raise the cap or lower --batch",
               format_bytes(static_cast<std::int64_t>(*cap)), plan.graph.model, plan.schedule,
               format_bytes(static_cast<std::int64_t>(plan.arena_bytes)), plan.arena_bytes);
+  return plan;
+}
+
+Plan place_memory_apart(Plan plan) {
+  plan.shares.clear();
+  MemoryPlanner(plan, true).run();
   return plan;
 }
 

@@ -6,14 +6,20 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/median.h"
 #include "base/philox.h"
+#include "passes/joint_schedule.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
+#include "sim/lane_simulator.h"
+#include "train/timing.h"
 
 namespace overtake {
 namespace {
 
-constexpr int kWarmSteps = 1, kProfileSteps = 3, kTrialRounds = 5;
+constexpr int kTrialRounds = 5, kTrialSteps = 4;
+constexpr double kWorthwhile = 0.99;       // of the time in order
+constexpr double kMemoryByDefault = 1.10;  // of the memory in order
 
 // Exclusive upper bound of the ids an integer input may hold, by who reads it.
 std::int64_t id_bound(const Graph& g, BufferId input) {
@@ -53,48 +59,49 @@ std::vector<float> initial_values(const Init& init, PhiloxKey key, std::int64_t 
   return values;
 }
 
-void note(const PlanningOptions& options, const std::string& line) {
-  if (options.note) options.note(line);
+// The plan within the memory cap: as it is, else with waits that let memory be used again sooner; none if neither does.
+std::optional<Plan> within(const Plan& plan, const Profile& profile, std::uint64_t cap) {
+  Plan placed = place_memory(plan);
+  if (placed.arena_bytes <= cap) return placed;
+  for (const double slack : {0.10, 0.05, 0.02, 0.0}) {
+    placed = place_memory(with_waits_for_memory(plan, profile, slack));
+    if (placed.arena_bytes <= cap) return placed;
+  }
+  return {};
 }
 
-StepArgs measured_step(int i) { return {.step = static_cast<std::uint64_t>(i), .seed = 1, .learning_rate = 0.0f}; }
+// The best plan with so many side lanes that fits: the search gets less and less memory until it does.
+std::optional<Candidate> joint_candidate(const Graph& graph, const Profile& profile, JointOptions joint,
+                                         std::uint64_t cap, double memory) {
+  for (joint.most_memory = memory; joint.most_memory >= 1; joint.most_memory -= std::max(0.02, (memory - 1) / 4)) {
+    Candidate c;
+    c.name = fmt::format("{} lanes", 1 + joint.side_lanes);
+    if (auto plan = within(schedule_jointly(graph, profile, joint), profile, cap)) {
+      c.plan = std::move(*plan);
+      c.predicted_ns = simulate(c.plan, profile).step_ns;
+      return c;
+    }
+    joint.seconds /= 2;
+  }
+  return {};
+}
 
-std::unique_ptr<Executor> ready(std::unique_ptr<Executor> executor) {
+// Medians of steps run in turn, so that the machine's moods hit all alike.
+void run_trial(std::vector<Candidate>& candidates, Backend& backend) {
+  std::vector<Plan> plans;
+  for (const Candidate& c : candidates) plans.push_back(c.plan);
+  const auto executor = backend.make_executor(std::move(plans));
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
-  for (int i = 0; i < kWarmSteps; ++i) executor->run(0, measured_step(i));
-  return executor;
-}
-
-// Out of order, with as many waiting weight gradients as memory allows; in order if it allows none.
-Plan out_of_order_within(const Graph& graph, const Profile& profile, const Plan& in_order,
-                         const PlanningOptions& options) {
-  constexpr std::size_t kLimits[] = {std::numeric_limits<std::size_t>::max(), 64, 32, 16, 8, 4, 2, 1};
-  for (const std::size_t limit : kLimits) {
-    Plan plan = place_memory(schedule_out_of_order(graph, profile, {.max_waiting = limit}));
-    if (!options.memory_cap || plan.arena_bytes <= *options.memory_cap) return plan;
-  }
-  note(options, "schedule: in order; out of order does not fit under the memory cap");
-  return in_order;
-}
-
-struct Trial {
-  double in_order_ms = 0, ooo_ms = 0;
-};
-
-// Medians of steps run in turn, so that the machine's moods hit both alike.
-Trial run_trial(const Plan& in_order, const Plan& ooo, Backend& backend) {
-  const auto a = ready(backend.make_executor({in_order})), b = ready(backend.make_executor({ooo}));
-  std::vector<double> a_ms, b_ms;
-  for (int i = 0; i < kTrialRounds; ++i) {
-    a_ms.push_back(static_cast<double>(a->run(0, measured_step(i)).step_ns) * 1e-6);
-    b_ms.push_back(static_cast<double>(b->run(0, measured_step(i)).step_ns) * 1e-6);
-  }
-  const auto median = [](std::vector<double>& x) {
-    std::ranges::sort(x);
-    return x[x.size() / 2];
-  };
-  return {median(a_ms), median(b_ms)};
+  const StepArgs args{.step = 0, .seed = 1, .learning_rate = 0.0f};
+  std::vector<std::vector<double>> ms(candidates.size());
+  for (int round = 0; round <= kTrialRounds; ++round)
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const std::vector<double> steps = time_steps(*executor, i, kTrialSteps, args);
+      if (round > 0) ms[i].insert(ms[i].end(), steps.begin(), steps.end());  // the first warms up
+    }
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].measured_ns = static_cast<std::int64_t>(median(ms[i]) * 1e6);
 }
 
 }  // namespace
@@ -144,39 +151,48 @@ void fill_initial_parameters(Executor& executor, std::uint64_t seed) {
   }
 }
 
-Profile measure_profile(const Graph& graph, Backend& backend) {
-  const Plan plan = place_memory(schedule_in_order(graph));
-  const auto times = [&](std::unique_ptr<Executor> executor) {
-    std::vector<Trace> traces;
-    for (int i = 0; i < kProfileSteps; ++i) traces.push_back(executor->run_traced(0, measured_step(i)));
-    return median_times(traces, graph.tasks.size());
+PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options) {
+  PlanChoice choice;
+  choice.candidates.push_back({"in order", place_memory(schedule_in_order(graph), options.memory_cap)});
+  const auto in_order_because = [&](const std::string& reason) {
+    choice.reason = "schedule: in order; " + reason;
+    return choice;
   };
-  // One after the other: there may not be memory for both.
-  Profile profile;
-  profile.alone_ns = times(ready(backend.make_executor({plan})));
-  profile.beside_ns = times(ready(backend.make_one_lane_executor({plan})));
-  return profile;
-}
+  if (options.schedule == ScheduleChoice::in_order) return choice;
+  const bool must = options.schedule == ScheduleChoice::ooo;
+  if (!must && backend.most_lanes() < 2)
+    return in_order_because("there is one core, so nothing can run beside anything");
 
-Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options) {
-  const Plan in_order = place_memory(schedule_in_order(graph), options.memory_cap);
-  if (options.schedule == ScheduleChoice::in_order) return in_order;
-  if (options.schedule == ScheduleChoice::automatic && !backend.has_lanes()) {
-    note(options, "schedule: in order; there is one core, so nothing can run beside anything");
-    return in_order;
+  const Profile profile = profile_of(graph, backend, {.seconds = 20, .folder = options.profiles, .note = options.note});
+  choice.candidates[0].predicted_ns = simulate(choice.candidates[0].plan, profile).step_ns;
+  const std::uint64_t in_order_bytes = choice.candidates[0].plan.arena_bytes;
+  const std::uint64_t cap =
+      options.memory_cap.value_or(static_cast<std::uint64_t>(kMemoryByDefault * static_cast<double>(in_order_bytes)));
+  const double memory = std::max(1.0, static_cast<double>(cap) / static_cast<double>(in_order_bytes));
+  const std::size_t side_lanes = std::clamp<std::size_t>(backend.most_lanes() - 1, 1, 2);
+  for (std::size_t side = 1; side <= side_lanes; ++side) {
+    // Once as it comes, once with a search: the model may be wrong about what it gained.
+    for (const double part : {0.0, 1.0}) {
+      const JointOptions joint{.side_lanes = side, .seconds = part * options.seconds / static_cast<double>(side_lanes)};
+      if (auto c = joint_candidate(graph, profile, joint, cap, memory)) {
+        if (part == 0) c->name += ", no search";
+        choice.candidates.push_back(std::move(*c));
+      }
+    }
   }
-  Plan ooo = out_of_order_within(graph, measure_profile(graph, backend), in_order, options);
-  if (options.schedule == ScheduleChoice::ooo || ooo.schedule == in_order.schedule) return ooo;
-  if (!backend.has_room_for(in_order.arena_bytes + ooo.arena_bytes)) {
-    note(options, "schedule: in order; there is no room to try it beside out of order");
-    return in_order;
-  }
-  const Trial trial = run_trial(in_order, ooo, backend);
-  const bool pays = trial.ooo_ms < 0.99 * trial.in_order_ms;
-  note(options, fmt::format("schedule: {}; measured {:.2f} ms in order, {:.2f} ms out of order",
-                            pays ? "out of order" : "in order, for reordering does not pay here", trial.in_order_ms,
-                            trial.ooo_ms));
-  return pays ? ooo : in_order;
+  if (choice.candidates.size() == 1) return in_order_because("out of order does not fit under the memory cap");
+  run_trial(choice.candidates, backend);
+  const auto fastest =
+      std::ranges::min_element(choice.candidates.begin() + 1, choice.candidates.end(), {}, &Candidate::measured_ns);
+  const double in_order_ms = static_cast<double>(choice.candidates[0].measured_ns) * 1e-6,
+               ooo_ms = static_cast<double>(fastest->measured_ns) * 1e-6;
+  const std::string times = fmt::format("measured {:.2f} ms in order, {:.2f} ms out of order", in_order_ms, ooo_ms);
+  if (!must && ooo_ms > kWorthwhile * in_order_ms) return in_order_because("reordering does not pay here: " + times);
+  choice.chosen = static_cast<std::size_t>(fastest - choice.candidates.begin());
+  const auto delayed = std::ranges::count_if(fastest->plan.graph.tasks, &Task::is_delayed);
+  choice.reason = fmt::format("schedule: out of order on {} lanes{}; {}", fastest->plan.lanes.size(),
+                              delayed > 0 ? fmt::format(", {} tasks in the next step", delayed) : "", times);
+  return choice;
 }
 
 }  // namespace overtake

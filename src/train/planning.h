@@ -1,12 +1,15 @@
 #pragma once
 // Chooses the plan of a training graph by measuring on the device at hand.
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cost/profile.h"
 #include "exec/backend.h"
+#include "train/profiling.h"
 
 namespace overtake {
 
@@ -15,16 +18,27 @@ ScheduleChoice schedule_from_string(const std::string& name);  // "in-order", "o
 
 struct PlanningOptions {
   ScheduleChoice schedule = ScheduleChoice::automatic;
-  std::optional<std::uint64_t> memory_cap;
+  std::optional<std::uint64_t> memory_cap;  // none: out of order may take a tenth more than in order
+  double seconds = 10;                      // for searching
+  std::filesystem::path profiles = default_profile_folder();
   std::function<void(const std::string&)> note = {};
 };
 
-// A plan with memory placed, within the cap. Out of order is taken back step by step where it needs too much memory.
-// `automatic` takes out of order only if a short measured run confirms that it is faster.
-Plan choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options);
+// A plan that was thought of, what the model says of it, and what a short run of it took; 0: not measured.
+struct Candidate {
+  std::string name;
+  Plan plan;
+  std::int64_t predicted_ns = 0, measured_ns = 0;
+};
+struct PlanChoice {
+  std::vector<Candidate> candidates;  // in order first
+  std::size_t chosen = 0;
+  std::string reason;  // one line for people
+};
 
-// Medians of a few steps on random inputs: with the whole device, and with one lane's share of it.
-Profile measure_profile(const Graph& graph, Backend& backend);
+// Plans with memory placed, within the cap. Out of order is taken back where it needs too much memory. `ooo` is the
+// fastest of those that are out of order in a short measured run; `automatic` takes it only if it beats in order.
+PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options);
 
 // Random numbers of a sensible range into every input: floats are normal, ids are in the range their users accept.
 void fill_random_inputs(Executor& executor, std::uint64_t seed);

@@ -29,6 +29,8 @@ struct SessionOptions {
   // at random.
   std::vector<NamedTensor> initial = {};
   std::optional<std::uint64_t> memory_cap;
+  double plan_seconds = 10;  // for searching schedules
+  std::filesystem::path profiles = default_profile_folder();
   std::set<std::string> skip_passes;
   bool propagate_layouts = true;  // false: back to row-major after every layer, for measuring
   std::vector<Pass<Graph>> extra_passes = {};
@@ -69,6 +71,7 @@ class Session {
   std::uint64_t peak_bytes() const { return plan().arena_bytes; }
   std::uint64_t steps_done() const { return steps_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
+  const PlanChoice& planned() const { return planned_; }
   Executor& executor() { return *executor_; }
   Precision precision() const { return backend_->precision(); }
   std::int64_t batch() const;
@@ -94,6 +97,7 @@ class Session {
 
   SessionOptions options_;
   std::vector<PassRecord> passes_;
+  PlanChoice planned_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;

@@ -28,13 +28,18 @@ struct Recorder {
   }
 };
 
+struct LaneProgram {
+  LaneOrder lanes;
+  std::vector<BoundTask> tasks;
+};
+
 LaneProgram chain_over_lanes(Recorder& recorder, std::size_t tasks, std::size_t lanes) {
   LaneProgram program;
   program.lanes.resize(lanes);
   program.tasks.resize(tasks);
   for (TaskId t = 0; t < tasks; ++t) {
     program.tasks[t] = recorder.task(t, 1);
-    LaneEntry entry{.task = t, .waits_for = {}};
+    LaneEntry entry{.task = t, .is_delayed = false, .waits_for = {}};
     if (t > 0) entry.waits_for.push_back(t - 1);
     program.lanes[t % lanes].push_back(entry);
   }
@@ -47,7 +52,7 @@ TEST(Lane, ChainsAcrossLanesKeepTheirOrder) {
     const LaneProgram program = chain_over_lanes(recorder, 60, lanes);
     LaneThreads threads(3, lanes);
     for (int run = 0; run < 50; ++run) {
-      const Trace trace = threads.run(program, {});
+      const Trace trace = threads.run(program.lanes, program.tasks, {}, {});
       EXPECT_EQ(trace.spans.size(), 60u);
       for (std::size_t t = 1; t < 60; ++t) ASSERT_LT(recorder.ended[t - 1].load(), recorder.started[t].load());
     }
@@ -63,11 +68,11 @@ TEST(Lane, EveryPartRunsOnceWhoeverHelps) {
   for (TaskId t = 0; t < kTasks; ++t) {
     const auto phase = [&count, t](std::uint32_t part, const StepArgs&) { ++count[t * kParts + part]; };
     program.tasks[t] = {{kParts, phase}, {1, [](std::uint32_t, const StepArgs&) {}}, {kParts, phase}};
-    program.lanes[t % 2].push_back({.task = t, .waits_for = {}});
+    program.lanes[t % 2].push_back({.task = t, .is_delayed = false, .waits_for = {}});
   }
   LaneThreads threads(4, 2);
   constexpr int kRuns = 100;
-  for (int run = 0; run < kRuns; ++run) threads.run(program, {});
+  for (int run = 0; run < kRuns; ++run) threads.run(program.lanes, program.tasks, {}, {});
   for (const auto& c : count) EXPECT_EQ(c.load(), 2 * kRuns);
 }
 
@@ -79,9 +84,9 @@ TEST(Lane, TheFirstErrorIsRaisedAndTheNextRunIsWhole) {
                          if (is_broken && part == 1) fail_user("task 7: broken; mend it");
                        }}};
   LaneThreads threads(2, 2);
-  EXPECT_THROW(threads.run(program, {}), UserError);
+  EXPECT_THROW(threads.run(program.lanes, program.tasks, {}, {}), UserError);
   is_broken = false;
-  EXPECT_EQ(threads.run(program, {}).spans.size(), 20u);
+  EXPECT_EQ(threads.run(program.lanes, program.tasks, {}, {}).spans.size(), 20u);
 }
 
 TEST(Lane, ProgramsOfDifferentLanesTakeTurns) {
@@ -89,8 +94,8 @@ TEST(Lane, ProgramsOfDifferentLanesTakeTurns) {
   const LaneProgram one = chain_over_lanes(a, 30, 1), three = chain_over_lanes(b, 30, 3);
   LaneThreads threads(3, 3);
   for (int run = 0; run < 100; ++run) {
-    EXPECT_EQ(threads.run(one, {}).spans.size(), 30u);
-    EXPECT_EQ(threads.run(three, {}).spans.size(), 30u);
+    EXPECT_EQ(threads.run(one.lanes, one.tasks, {}, {}).spans.size(), 30u);
+    EXPECT_EQ(threads.run(three.lanes, three.tasks, {}, {}).spans.size(), 30u);
   }
 }
 

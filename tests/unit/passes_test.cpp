@@ -9,6 +9,7 @@
 #include "models/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/joint_schedule.h"
 #include "passes/layout.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
@@ -329,10 +330,9 @@ TEST(Schedule, DeferrableTasks) {
 TEST(Schedule, TwoLanesRunEveryTaskOnce) {
   for (const char* name : {"cnn", "resnet-18", "transformer", "lstm"}) {
     const Graph g = training_graph(model(name, "batch=2"));
-    const Profile profile{std::vector<std::int64_t>(g.tasks.size(), 1000),
-                          std::vector<std::int64_t>(g.tasks.size(), 1900)};
-    for (const std::size_t limit : {std::size_t{1}, std::size_t{8}, std::size_t{1000}}) {
-      const Plan plan = schedule_out_of_order(g, profile, {.max_waiting = limit});
+    const Profile profile{std::vector<std::int64_t>(g.tasks.size(), 1000), std::vector<double>(g.tasks.size(), 0.6)};
+    for (const std::uint64_t tries : {0u, 50u, 400u}) {
+      const Plan plan = schedule_jointly(g, profile, {.most_tries = tries});
       EXPECT_NO_THROW(verify(plan));
       ASSERT_EQ(plan.lanes.size(), 2u);
       EXPECT_EQ(plan.lanes[0].tasks.size() + plan.lanes[1].tasks.size(), g.tasks.size());

@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include "base/error.h"
 #include "exec/backend.h"
+#include "exec/cpu/description.h"
 #include "exec/cpu/target.h"
 
 namespace overtake {
@@ -19,12 +23,19 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
     return make_cpu_executor(std::move(plans), {.threads = threads_});
   }
-  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
-    return make_cpu_executor(std::move(plans), {.threads = 1});
+  std::string identity() const override {
+    const CpuDescription cpu = describe_cpu();
+    return fmt::format("{}, {}, {}, {} threads", cpu.model, cpu.instructions, cpu.library, threads());
   }
-  bool has_lanes() const override { return (threads_ == 0 ? available_cores() : threads_) >= 2; }
+  std::size_t most_lanes() const override { return threads(); }
+  bool has_room_for(std::uint64_t bytes) const override {
+    return bytes <=
+           static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+  }
 
  private:
+  unsigned threads() const { return threads_ == 0 ? available_cores() : threads_; }
+
   CpuTarget target_;
   Precision precision_;
   unsigned threads_;

@@ -4,14 +4,19 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/units.h"
 #include "exec/cpu/binding.h"
 #include "exec/cpu/lanes.h"
+#include "exec/delayed.h"
 #include "exec/executor.h"
 #include "exec/plain_values.h"
 #include "kernels/cpu/block.h"
@@ -40,6 +45,8 @@ class Arena {
   void* memory_;
 };
 
+constexpr std::size_t kMetrics = 3;  // of a loss
+
 std::uint64_t largest_arena(const std::vector<Plan>& plans) {
   std::uint64_t bytes = 0;
   for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
@@ -67,6 +74,7 @@ class CpuExecutor final : public Executor {
         arena_(largest_arena(plans_)),
         threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_)) {
     omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
+    carried_losses_.resize(plans_[0].graph.losses.size());
     for (const Plan& plan : plans_) programs_.push_back(bind(plan));
     for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
   }
@@ -77,13 +85,10 @@ class CpuExecutor final : public Executor {
   void start(std::size_t program, const StepArgs& args) override {
     OVERTAKE_CHECK(!finished_ && !error_, "a step is under way already");
     try {
-      finished_ = {threads_.run(programs_.at(program), args), {}};
-      for (const BufferId b : plans_[program].graph.losses) {
-        const auto* metrics = reinterpret_cast<const float*>(address(plans_[program], b));
-        finished_->metrics.insert(finished_->metrics.end(), metrics, metrics + 3);
-      }
+      finished_ = run_step(program, args);
     } catch (...) {
       error_ = std::current_exception();
+      delayed_.reset();
     }
   }
   FinishedStep finish() override {
@@ -94,23 +99,47 @@ class CpuExecutor final : public Executor {
   std::size_t most_under_way() const override { return 1; }
   Trace run_traced(std::size_t program, const StepArgs& args) override { return run(program, args); }
 
+  std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
+                                       int rounds) override {
+    settle();
+    LaneOrder order(lanes.size());
+    for (std::size_t l = 0; l < lanes.size(); ++l)
+      for (const TaskId t : lanes[l]) order[l].push_back({.task = t, .is_delayed = false, .waits_for = {}});
+    std::vector<std::vector<std::int64_t>> ends(lanes.size());
+    for (int i = 0; i < rounds; ++i) {
+      std::vector<std::int64_t> last(lanes.size(), 0);
+      for (const Span& s : threads_.run(order, programs_.at(program).tasks, {}, {}).spans) last[s.lane] = s.end_ns;
+      for (std::size_t l = 0; l < lanes.size(); ++l) ends[l].push_back(last[l]);
+    }
+    std::vector<std::int64_t> medians;
+    for (auto& samples : ends) medians.push_back(median(samples));
+    return medians;
+  }
+
   std::span<std::byte> bytes(BufferId b) override {
     return {arena_.data() + plans_[0].offsets.at(b), static_cast<std::size_t>(plans_[0].graph.bytes(b))};
   }
 
-  void read_plain(BufferId b, std::span<std::byte> to) override { to_plain(plans_[0].graph.buffers[b], bytes(b), to); }
+  void read_plain(BufferId b, std::span<std::byte> to) override {
+    settle();
+    to_plain(plans_[0].graph.buffers[b], bytes(b), to);
+  }
 
   void write_plain(BufferId b, std::span<const std::byte> from) override {
+    settle();
     from_plain(plans_[0].graph.buffers[b], from, bytes(b));
   }
 
   std::string find_non_finite(std::size_t program, const StepArgs& args) override {
+    settle();
     const Plan& plan = plans_.at(program);
     const Graph& g = plan.graph;
     for (const Parameter& p : g.parameters)
       if (g.buffers[p.buffer].role == Role::weight && !is_finite(g.buffers[p.buffer], address(plan, p.buffer)))
         return fmt::format("an earlier update of weight {}", g.buffer_name(p.buffer));
-    for (const TaskId t : one_order(plan)) {
+    std::vector<TaskId> order = one_order(plan, Portion::step);
+    std::ranges::copy(one_order(plan, Portion::delayed), std::back_inserter(order));
+    for (const TaskId t : order) {
       for (const Phase& phase : programs_[program].tasks[t])
         for (std::uint32_t part = 0; part < phase.parts; ++part) phase.run(part, args);
       for (const BufferId b : g.writes(t))
@@ -121,28 +150,81 @@ class CpuExecutor final : public Executor {
   }
 
  private:
+  struct Program {
+    std::vector<BoundTask> tasks;  // by id
+    LaneOrder step_and_delayed, step, delayed;
+  };
+  // The step whose delayed tasks are still to do.
+  struct Delayed {
+    std::size_t program;
+    StepArgs args;
+  };
+
   std::byte* address(const Plan& plan, BufferId b) const { return arena_.data() + plan.offsets[b]; }
 
-  LaneProgram bind(const Plan& plan) const {
+  FinishedStep run_step(std::size_t program, const StepArgs& args) {
+    if (delayed_ && delayed_->program != program) settle();
+    const Program& p = programs_.at(program);
+    const bool was_good = are_carried_losses_finite();
+    FinishedStep step{delayed_ ? threads_.run(p.step_and_delayed, p.tasks, args, delayed_->args)
+                               : threads_.run(p.step, p.tasks, args, args),
+                      {}};
+    const bool is_spoilt = was_good && !are_carried_losses_finite();
+    for (std::size_t i = 0; i < carried_losses_.size(); ++i) {
+      auto* metrics = reinterpret_cast<float*>(address(plans_[program], plans_[program].graph.losses[i]));
+      if (is_spoilt) metrics[0] = std::numeric_limits<float>::quiet_NaN();
+      step.metrics.insert(step.metrics.end(), metrics, metrics + kMetrics);
+      std::copy_n(metrics, kMetrics, carried_losses_[i].begin());
+    }
+    delayed_.reset();
+    if (has_delayed_tasks(plans_[program])) delayed_ = Delayed{program, args};
+    return step;
+  }
+
+  // Does what the last step delayed.
+  void settle() {
+    if (!delayed_) return;
+    const Delayed last = *std::exchange(delayed_, std::nullopt);
+    const Program& p = programs_[last.program];
+    const bool was_good = are_carried_losses_finite();
+    threads_.run(p.delayed, p.tasks, last.args, last.args);
+    if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
+  }
+
+  bool are_carried_losses_finite() const {
+    return std::ranges::all_of(carried_losses_, [](const auto& loss) { return std::isfinite(loss[0]); });
+  }
+
+  Program bind(const Plan& plan) {
     const Graph& g = plan.graph;
     OVERTAKE_CHECK(plan.offsets.size() == g.buffers.size(), "memory of plan {} is not placed", plan.schedule);
     OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
     std::vector<std::byte*> addresses;
     for (const std::uint64_t offset : plan.offsets) addresses.push_back(arena_.data() + offset);
-    std::vector<BoundTask> tasks(g.tasks.size());
+    // Delayed updates stand or fall with the losses of their own step.
+    std::vector<std::byte*> delayed_addresses = addresses;
+    for (std::size_t i = 0; i < g.losses.size(); ++i)
+      delayed_addresses[g.losses[i]] = reinterpret_cast<std::byte*>(carried_losses_[i].data());
+    Program program;
+    program.tasks.resize(g.tasks.size());
     for (TaskId t = 0; t < g.tasks.size(); ++t) {
       if (!plan.is_planned(t)) continue;
       const auto bind_task = cpu_binding(g.tasks[t].op).bind;
       OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
-      tasks[t] = bind_task(TaskView(g, g.tasks[t], addresses));
+      program.tasks[t] = bind_task(TaskView(g, g.tasks[t], g.tasks[t].is_delayed ? delayed_addresses : addresses));
     }
-    return {lane_order(plan), std::move(tasks)};
+    program.step_and_delayed = lane_order(plan);
+    program.step = lane_order(plan, Portion::step);
+    program.delayed = lane_order(plan, Portion::delayed);
+    return program;
   }
 
   std::vector<Plan> plans_;
   Arena arena_;
-  std::vector<LaneProgram> programs_;
+  std::vector<std::array<float, kMetrics>> carried_losses_;  // of the step whose tasks were delayed
+  std::vector<Program> programs_;
   LaneThreads threads_;
+  std::optional<Delayed> delayed_;
   std::optional<FinishedStep> finished_;
   std::exception_ptr error_;
 };

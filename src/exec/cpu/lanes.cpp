@@ -37,8 +37,9 @@ unsigned available_cores() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&allowed)));
 }
 
-LaneThreads::LaneThreads(unsigned threads, std::size_t lanes) : offers_(lanes), spans_(lanes) {
-  const unsigned count = std::max(threads, static_cast<unsigned>(lanes));
+LaneThreads::LaneThreads(unsigned threads, std::size_t lanes)
+    : offers_(std::max<std::size_t>(threads, lanes)), spans_(offers_.size()) {
+  const auto count = static_cast<unsigned>(offers_.size());
   // Spinning only helps where every thread has a core.
   spins_ = count <= available_cores() ? 4000 : 0;
   is_pinned_ = count == available_cores();
@@ -86,22 +87,24 @@ void LaneThreads::wait_until(const Condition& holds, bool may_help) {
   }
 }
 
-Trace LaneThreads::run(const LaneProgram& program, const StepArgs& args) {
-  OVERTAKE_CHECK(program.lanes.size() <= offers_.size(), "a program of {} lanes on threads for {}",
-                 program.lanes.size(), offers_.size());
-  if (done_size_ < program.tasks.size()) {
-    done_ = std::make_unique<std::atomic<std::uint32_t>[]>(program.tasks.size());
-    done_size_ = program.tasks.size();
+Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tasks, const StepArgs& args,
+                       const StepArgs& delayed_args) {
+  OVERTAKE_CHECK(lanes.size() <= offers_.size(), "{} lanes on threads for {}", lanes.size(), offers_.size());
+  if (done_size_ < tasks.size()) {
+    done_ = std::make_unique<std::atomic<std::uint32_t>[]>(tasks.size());
+    done_size_ = tasks.size();
   }
   for (auto& spans : spans_) spans.clear();
-  program_ = &program;
+  lanes_ = &lanes;
+  tasks_ = &tasks;
   args_ = args;
+  delayed_args_ = delayed_args;
   error_ = nullptr;
   failed_.store(false, std::memory_order_relaxed);
   start_ns_ = now_ns();
   ++number_;
   // A thread that is late from the run before may join this one from here on: all it reads is set above.
-  active_lanes_.store(static_cast<std::uint32_t>(program.lanes.size()), std::memory_order_release);
+  active_lanes_.store(static_cast<std::uint32_t>(lanes.size()), std::memory_order_release);
   run_.store(number_, std::memory_order_release);
   announce();
   // Also waits for helpers to let go, so that nothing of this run is looked at when the next one is set up.
@@ -131,7 +134,7 @@ void LaneThreads::work(unsigned thread) {
     last_run = run_.load(std::memory_order_acquire);
     if (active_lanes_.load(std::memory_order_acquire) > 0) {
       last_run = number_;
-      if (thread < program_->lanes.size()) lead(thread);
+      if (thread < lanes_->size()) lead(thread);
       wait_until([&] { return active_lanes_.load(std::memory_order_acquire) == 0; }, true);
     }
     inside_.fetch_sub(1, std::memory_order_acq_rel);
@@ -141,7 +144,7 @@ void LaneThreads::work(unsigned thread) {
 
 void LaneThreads::lead(std::size_t lane) {
   const std::uint32_t number = number_;
-  for (const LaneEntry& entry : program_->lanes[lane]) {
+  for (const LaneEntry& entry : (*lanes_)[lane]) {
     const auto is_ready = [&] {
       return failed_.load(std::memory_order_relaxed) || std::ranges::all_of(entry.waits_for, [&](TaskId t) {
                return done_[t].load(std::memory_order_acquire) == number;
@@ -149,7 +152,7 @@ void LaneThreads::lead(std::size_t lane) {
     };
     wait_until(is_ready, true);
     if (failed_.load(std::memory_order_relaxed)) break;
-    run_task(lane, entry.task);
+    run_task(lane, entry);
     done_[entry.task].store(number, std::memory_order_release);
     announce();
   }
@@ -157,18 +160,20 @@ void LaneThreads::lead(std::size_t lane) {
   announce();
 }
 
-void LaneThreads::run_task(std::size_t lane, TaskId task) {
+void LaneThreads::run_task(std::size_t lane, const LaneEntry& entry) {
   const std::int64_t begin = now_ns() - start_ns_;
-  for (const Phase& phase : program_->tasks[task]) run_phase(offers_[lane], phase);
-  spans_[lane].push_back({task, static_cast<std::uint32_t>(lane), begin, now_ns() - start_ns_});
+  const StepArgs& args = entry.is_delayed ? delayed_args_ : args_;
+  for (const Phase& phase : (*tasks_)[entry.task]) run_phase(offers_[lane], phase, args);
+  spans_[lane].push_back({entry.task, static_cast<std::uint32_t>(lane), begin, now_ns() - start_ns_});
 }
 
-void LaneThreads::run_phase(Offer& offer, const Phase& phase) {
+void LaneThreads::run_phase(Offer& offer, const Phase& phase, const StepArgs& args) {
   if (phase.parts == 1 || threads_.size() == 1) {
-    for (std::uint32_t part = 0; part < phase.parts; ++part) run_part(phase, part);
+    for (std::uint32_t part = 0; part < phase.parts; ++part) run_part(phase, part, args);
     return;
   }
   offer.phase.store(&phase, std::memory_order_relaxed);
+  offer.args.store(&args, std::memory_order_relaxed);
   offer.parts.store(phase.parts, std::memory_order_relaxed);
   offer.finished.store(0, std::memory_order_relaxed);
   const std::uint64_t count = (offer.ticket.load(std::memory_order_relaxed) >> 32) + 1;
@@ -177,7 +182,7 @@ void LaneThreads::run_phase(Offer& offer, const Phase& phase) {
   while (true) {
     const auto part = static_cast<std::uint32_t>(offer.ticket.fetch_add(1, std::memory_order_acq_rel));
     if (part >= phase.parts) break;
-    run_part(phase, part);
+    run_part(phase, part, args);
     offer.finished.fetch_add(1, std::memory_order_acq_rel);
   }
   wait_until([&] { return offer.finished.load(std::memory_order_acquire) == phase.parts; }, false);
@@ -185,10 +190,10 @@ void LaneThreads::run_phase(Offer& offer, const Phase& phase) {
   offer.ticket.store((count << 32) | kClosed, std::memory_order_release);
 }
 
-void LaneThreads::run_part(const Phase& phase, std::uint32_t part) {
+void LaneThreads::run_part(const Phase& phase, std::uint32_t part, const StepArgs& args) {
   if (failed_.load(std::memory_order_relaxed)) return;
   try {
-    phase.run(part, args_);
+    phase.run(part, args);
   } catch (...) {
     const std::lock_guard lock(error_mutex_);
     if (!error_) error_ = std::current_exception();
@@ -202,8 +207,9 @@ bool LaneThreads::help() {
     const auto part = static_cast<std::uint32_t>(ticket);
     const std::uint32_t parts = offer.parts.load(std::memory_order_relaxed);
     const Phase* phase = offer.phase.load(std::memory_order_relaxed);
+    const StepArgs* args = offer.args.load(std::memory_order_relaxed);
     if (part >= parts || !offer.ticket.compare_exchange_strong(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-    run_part(*phase, part);
+    run_part(*phase, part, *args);
     if (offer.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts) announce();
     return true;
   }

@@ -24,22 +24,17 @@ struct Phase {
 };
 using BoundTask = std::vector<Phase>;
 
-// The lanes of one plan, ready to run.
-struct LaneProgram {
-  std::vector<std::vector<LaneEntry>> lanes;
-  std::vector<BoundTask> tasks;  // by task
-};
-
 class LaneThreads {
  public:
-  // At least one thread per lane is made, more of them help.
+  // At least one thread per lane is made, more of them help. There may be as many lanes as threads.
   LaneThreads(unsigned threads, std::size_t lanes);
   ~LaneThreads();
   LaneThreads(const LaneThreads&) = delete;
   LaneThreads& operator=(const LaneThreads&) = delete;
 
-  // One caller at a time.
-  Trace run(const LaneProgram& program, const StepArgs& args);
+  // One caller at a time; `tasks` are by id. Delayed tasks get the arguments of the step they belong to.
+  Trace run(const LaneOrder& lanes, const std::vector<BoundTask>& tasks, const StepArgs& args,
+            const StepArgs& delayed_args);
 
  private:
   // The phase a lane is at, offered to helpers. The upper half of `ticket` counts phases, the lower half is the next
@@ -47,6 +42,7 @@ class LaneThreads {
   struct alignas(64) Offer {
     std::atomic<std::uint64_t> ticket{0xffffffffu};
     std::atomic<const Phase*> phase{nullptr};
+    std::atomic<const StepArgs*> args{nullptr};
     std::atomic<std::uint32_t> parts{0};
     std::atomic<std::uint32_t> finished{0};
   };
@@ -56,19 +52,20 @@ class LaneThreads {
 
   void work(unsigned thread);
   void lead(std::size_t lane);
-  void run_task(std::size_t lane, TaskId task);
-  void run_phase(Offer& offer, const Phase& phase);
-  void run_part(const Phase& phase, std::uint32_t part);
+  void run_task(std::size_t lane, const LaneEntry& entry);
+  void run_phase(Offer& offer, const Phase& phase, const StepArgs& args);
+  void run_part(const Phase& phase, std::uint32_t part, const StepArgs& args);
   bool help();
   void announce();
   std::int64_t now_ns() const;
 
-  std::vector<Offer> offers_;                           // per lane
+  std::vector<Offer> offers_;                           // per lane there may be
   std::unique_ptr<std::atomic<std::uint32_t>[]> done_;  // per task: the number of the run it was last done in
   std::size_t done_size_ = 0;
   std::vector<std::vector<Span>> spans_;  // per lane
-  const LaneProgram* program_ = nullptr;
-  StepArgs args_;
+  const LaneOrder* lanes_ = nullptr;
+  const std::vector<BoundTask>* tasks_ = nullptr;
+  StepArgs args_, delayed_args_;
   std::uint32_t number_ = 0;  // of the run; written while no lane is active
   std::int64_t start_ns_ = 0;
 

@@ -29,11 +29,12 @@ struct CudaCheck {
 // What bindings of one program need and leave behind.
 class CudaProgramData {
  public:
-  explicit CudaProgramData(CudaDevice& device, const cuda::StepValues* step_values)
-      : device_(device), step_values_(step_values) {}
+  explicit CudaProgramData(CudaDevice& device) : device_(device) {}
 
   CudaDevice& device() { return device_; }
+  // Of the step that the task being bound belongs to.
   const cuda::StepValues* step_values() const { return step_values_; }
+  void set_step_values(const cuda::StepValues* values) { step_values_ = values; }
 
   // A table that stays in device memory as long as the program.
   template <class T>
@@ -50,7 +51,7 @@ class CudaProgramData {
 
  private:
   CudaDevice& device_;
-  const cuda::StepValues* step_values_;
+  const cuda::StepValues* step_values_ = nullptr;
   std::vector<DeviceMemory> tables_;
   std::vector<CudaCheck> checks_;
 };

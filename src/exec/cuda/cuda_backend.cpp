@@ -2,6 +2,7 @@
 #include "exec/cuda/cuda_executor.h"
 #include "exec/cuda/handles.h"
 #include "exec/cuda/target.h"
+#include "kernels/cuda/tuning.h"
 
 namespace overtake {
 namespace {
@@ -16,10 +17,8 @@ class CudaBackend final : public Backend {
     device_.save_tuning();  // planning has asked for every kernel by now
     return make_cuda_executor(std::move(plans), device_);
   }
-  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
-    return make_executor(std::move(plans));
-  }
-  bool has_lanes() const override { return true; }
+  std::string identity() const override { return cuda::this_platform(); }
+  std::size_t most_lanes() const override { return 4; }
   bool has_room_for(std::uint64_t bytes) const override {
     std::size_t free = 0, total = 0;
     check_cuda_call(cudaMemGetInfo(&free, &total), "asking for free memory");

@@ -9,11 +9,14 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/staging.h"
+#include "exec/delayed.h"
 #include "exec/plain_values.h"
 #include "kernels/cuda/finite.h"
 #include "kernels/cuda/step_report.h"
@@ -64,8 +67,11 @@ class CudaExecutor final : public Executor {
         plans_(std::move(plans)),
         arena_(plans_),
         staging_(plans_[0].graph),
-        step_values_(sizeof(cuda::StepValues), "step values") {
+        step_values_(2 * sizeof(cuda::StepValues), "step values"),
+        carried_losses_(plans_[0].graph.losses.size() * kCarriedBytes, "losses") {
     make_streams();
+    check_cuda_call(cudaMemset(carried_losses_.data(), 0, plans_[0].graph.losses.size() * kCarriedBytes),
+                    "clearing losses");
     for (const Plan& plan : plans_) {
       OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
       programs_.push_back(make_program(plan));
@@ -82,21 +88,11 @@ class CudaExecutor final : public Executor {
 
   void start(std::size_t program, const StepArgs& args) override {
     OVERTAKE_CHECK(under_way_.size() < kUnderWay, "{} steps are under way already", under_way_.size());
-    Program& p = programs_.at(program);
+    const Portion portion = next_portion(program);
     UnderWay step{.program = program, .report = steps_ % kReports};
     const CudaEvent& begin = begin_events_[step.report];
     check_cuda_call(cudaEventRecord(begin.get(), main()), "recording an event");
-    enqueue_arguments(args);
-    // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
-    if (!p.was_checked) {
-      p.bound->enqueue_checked(main(), p.last, false);
-      p.was_checked = true;
-    } else if (!device_.uses_graph()) {
-      p.bound->enqueue(raw_streams_, p.last);
-    } else {
-      if (!p.graph) p.graph = p.bound->capture(raw_streams_, p.last, false);
-      check_cuda_call(cudaGraphLaunch(p.graph.get(), main()), "launching a step");
-    }
+    enqueue_step(program, portion, args, false);
     check_cuda_call(cudaEventRecord(end_events_[step.report].get(), main()), "recording an event");
     under_way_.push_back(step);
   }
@@ -120,19 +116,20 @@ class CudaExecutor final : public Executor {
 
   Trace run_traced(std::size_t program, const StepArgs& args) override {
     OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
-    Program& p = programs_.at(program);
-    enqueue_arguments(args);
-    if (!p.was_checked) {
-      p.bound->enqueue_checked(main(), p.last, true);
-      p.was_checked = true;
-    } else {
-      if (!p.traced) p.traced = p.bound->capture(raw_streams_, p.last, true);
-      check_cuda_call(cudaGraphLaunch(p.traced.get(), main()), "launching a traced step");
-    }
+    const Portion portion = next_portion(program);
+    enqueue_step(program, portion, args, true);
     const UnderWay step{.program = program, .report = (steps_ - 1) % kReports};
     check_cuda_call(cudaStreamSynchronize(main()), "a traced step");
     read_report(step);
-    return p.bound->trace();
+    return programs_[program].bound->trace(portion);
+  }
+
+  std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
+                                       int rounds) override {
+    OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
+    settle();
+    add_streams(lanes.size());
+    return programs_.at(program).bound->time_lanes(lanes, raw_streams_, rounds);
   }
 
   std::span<std::byte> bytes(BufferId b) override {
@@ -144,6 +141,7 @@ class CudaExecutor final : public Executor {
   }
 
   void read_plain(BufferId b, std::span<std::byte> to) override {
+    settle();
     std::vector<std::byte> laid_out(static_cast<std::size_t>(graph().bytes(b)));
     download(b, laid_out);
     to_plain(graph().buffers[b], laid_out, to);
@@ -151,6 +149,7 @@ class CudaExecutor final : public Executor {
 
   void write_plain(BufferId b, std::span<const std::byte> from) override {
     if (staging_.holds(b)) return from_plain(graph().buffers[b], from, staging_.next(b));
+    settle();
     std::vector<std::byte> laid_out(static_cast<std::size_t>(graph().bytes(b)));
     from_plain(graph().buffers[b], from, laid_out);
     upload(b, laid_out);
@@ -158,12 +157,15 @@ class CudaExecutor final : public Executor {
   }
 
   std::string find_non_finite(std::size_t program, const StepArgs& args) override {
+    settle();
     const Graph& g = plans_.at(program).graph;
     for (const Parameter& p : g.parameters)
       if (g.buffers[p.buffer].role == Role::weight && !is_finite(program, p.buffer))
         return fmt::format("an earlier update of weight {}", g.buffer_name(p.buffer));
     enqueue_arguments(args);
-    for (const TaskId t : one_order(plans_[program])) {
+    std::vector<TaskId> order = one_order(plans_[program], Portion::step);
+    std::ranges::copy(one_order(plans_[program], Portion::delayed), std::back_inserter(order));
+    for (const TaskId t : order) {
       programs_[program].bound->run_task(t, main());
       for (const BufferId b : g.writes(t))
         if (b != kNone && g.buffers[b].role != Role::scratch && !is_finite(program, b))
@@ -181,7 +183,10 @@ class CudaExecutor final : public Executor {
     Launch last;
     CudaGraphExec graph, traced;
     bool was_checked = false;
+    bool has_delayed = false;
   };
+  // Of each loss of the last step, for what that delayed: three metrics (all losses' first), and whether it was finite.
+  static constexpr std::size_t kCarriedBytes = 3 * sizeof(float) + sizeof(std::uint32_t);
   struct UnderWay {
     std::size_t program;
     std::uint64_t report;
@@ -191,15 +196,20 @@ class CudaExecutor final : public Executor {
   cudaStream_t main() const { return raw_streams_[0]; }
   std::byte* address(std::size_t program, BufferId b) const { return arena_.data() + plans_[program].offsets[b]; }
 
-  void make_streams() {
+  // The first lane goes before the others wherever the GPU has to choose.
+  void add_streams(std::size_t lanes) {
     int least = 0, greatest = 0;
     check_cuda_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
-    std::size_t lanes = 1;
-    for (const Plan& plan : plans_) lanes = std::max(lanes, plan.lanes.size());
-    for (std::size_t l = 0; l < lanes; ++l) {
-      streams_.push_back(make_stream(l == 0 ? greatest : least));
+    while (streams_.size() < lanes) {
+      streams_.push_back(make_stream(streams_.empty() ? greatest : least));
       raw_streams_.push_back(streams_.back().get());
     }
+  }
+
+  void make_streams() {
+    std::size_t lanes = 1;
+    for (const Plan& plan : plans_) lanes = std::max(lanes, plan.lanes.size());
+    add_streams(lanes);
     for (int i = 0; i < kReports; ++i) {
       begin_events_.push_back(make_event(true));
       end_events_.push_back(make_event(true));
@@ -209,7 +219,11 @@ class CudaExecutor final : public Executor {
   Program make_program(const Plan& plan) {
     Program p;
     auto* values = reinterpret_cast<cuda::StepValues*>(step_values_.data());
-    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, values);
+    auto* carried = reinterpret_cast<float*>(carried_losses_.data());
+    const auto losses = static_cast<int>(plan.graph.losses.size());
+    auto* was_finite = reinterpret_cast<std::uint32_t*>(carried + 3 * losses);
+    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, values, carried);
+    p.has_delayed = has_delayed_tasks(plan);
     for (const BufferId b : plan.graph.losses)
       for (int i = 0; i < 3; ++i)
         p.words.push_back(reinterpret_cast<const std::uint32_t*>(arena_.data() + plan.offsets[b]) + i);
@@ -220,19 +234,69 @@ class CudaExecutor final : public Executor {
     check_cuda_call(cudaMemcpy(p.word_table.data(), p.words.data(), table_bytes, cudaMemcpyHostToDevice),
                     "copying a table");
     p.reports = PinnedMemory(kReports * p.words.size() * sizeof(std::uint32_t));
-    p.last = [values, count = static_cast<int>(p.words.size()),
-              from = reinterpret_cast<const std::uint32_t* const*>(p.word_table.data()),
+    p.last = [=, count = static_cast<int>(p.words.size()), has_delayed = p.has_delayed,
+              from = reinterpret_cast<std::uint32_t**>(p.word_table.data()),
               to = reinterpret_cast<std::uint32_t*>(p.reports.data())](cudaStream_t s) {
+      if (has_delayed) cuda::carry_losses(s, reinterpret_cast<float* const*>(from), losses, carried, was_finite);
       cuda::report_words(s, values, from, count, kReports, to);
     };
     return p;
   }
 
+  // What runs next, with what the last step delayed unless that was of another program.
+  Portion next_portion(std::size_t program) {
+    if (delayed_by_ && *delayed_by_ != program) settle();
+    return delayed_by_ || !programs_.at(program).has_delayed ? Portion::step_and_delayed : Portion::step;
+  }
+
+  void enqueue_step(std::size_t program, Portion portion, const StepArgs& args, bool traced) {
+    Program& p = programs_[program];
+    enqueue_arguments(args);
+    // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
+    if (!p.was_checked) {
+      p.bound->enqueue_checked(portion, main(), p.last, traced);
+      p.was_checked = true;
+    } else if (portion == Portion::step || (!device_.uses_graph() && !traced)) {
+      p.bound->enqueue(portion, raw_streams_, p.last, traced);
+    } else {
+      CudaGraphExec& graph = traced ? p.traced : p.graph;
+      if (!graph) graph = p.bound->capture(raw_streams_, p.last, traced);
+      check_cuda_call(cudaGraphLaunch(graph.get(), main()), "launching a step");
+    }
+    if (p.has_delayed) delayed_by_ = program;
+  }
+
+  // Does what the last step delayed, after all that is under way.
+  void settle() {
+    if (!delayed_by_) return;
+    const std::size_t program = *std::exchange(delayed_by_, std::nullopt);
+    cuda::set_step_values(main(), last_values_, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
+    programs_[program].bound->enqueue(Portion::delayed, raw_streams_, {}, false);
+    check_cuda_call(cudaStreamSynchronize(main()), "doing what was delayed");
+    if (are_carried_losses_spoilt()) fail_delayed_gradient(last_values_.step);
+  }
+
+  // Whether a delayed update has met a gradient that is not finite since the last step ended.
+  bool are_carried_losses_spoilt() const {
+    const std::size_t losses = graph().losses.size();
+    std::vector<float> metrics(3 * losses);
+    std::vector<std::uint32_t> was_finite(losses);
+    check_cuda_call(cudaMemcpy(metrics.data(), carried_losses_.data(), 12 * losses, cudaMemcpyDeviceToHost),
+                    "reading losses");
+    check_cuda_call(
+        cudaMemcpy(was_finite.data(), carried_losses_.data() + 12 * losses, 4 * losses, cudaMemcpyDeviceToHost),
+        "reading losses");
+    for (std::size_t i = 0; i < losses; ++i)
+      if (was_finite[i] != 0 && !std::isfinite(metrics[3 * i])) return true;
+    return false;
+  }
+
   void enqueue_arguments(const StepArgs& args) {
     staging_.enqueue(main(), [&](BufferId b) { return address(0, b); });
-    cuda::set_step_values(
-        main(), {.step = args.step, .seed = args.seed, .report = steps_++, .learning_rate = args.learning_rate},
-        reinterpret_cast<cuda::StepValues*>(step_values_.data()));
+    const cuda::StepValues values{
+        .step = args.step, .seed = args.seed, .report = steps_++, .learning_rate = args.learning_rate};
+    cuda::set_step_values(main(), values, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
+    last_values_ = values;
   }
 
   // The metrics; throws if a check found something.
@@ -289,7 +353,7 @@ class CudaExecutor final : public Executor {
   std::vector<Plan> plans_;
   Arena arena_;
   InputStaging staging_;
-  DeviceMemory step_values_;
+  DeviceMemory step_values_, carried_losses_;
   std::vector<CudaStream> streams_;  // by lane
   std::vector<cudaStream_t> raw_streams_;
   std::vector<CudaEvent> begin_events_, end_events_;  // by report
@@ -297,6 +361,8 @@ class CudaExecutor final : public Executor {
   std::map<BufferId, BufferId> copy_of_;
   std::map<BufferId, std::vector<std::byte>> mirrors_;  // of outputs, for the host to look at
   std::deque<UnderWay> under_way_;
+  std::optional<std::size_t> delayed_by_;  // the program whose last step delayed tasks that are still to do
+  cuda::StepValues last_values_;
   std::uint64_t steps_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/median.h"
 
 namespace overtake {
 namespace {
@@ -32,6 +33,34 @@ void record(const CudaEvent& event, cudaStream_t stream) {
   check_cuda_call(cudaEventRecord(event.get(), stream), "recording an event");
 }
 
+// What `enqueue` puts on the stream and those that fork from it, as a graph.
+template <class Enqueue>
+CudaGraphExec capture_on(cudaStream_t stream, const Enqueue& enqueue) {
+  check_cuda_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+  CaptureGuard guard(stream);
+  enqueue();
+  cudaGraph_t captured = nullptr;
+  guard.close();
+  check_cuda_call(cudaStreamEndCapture(stream, &captured), "ending a capture");
+  const CudaGraph graph(captured);
+  cudaGraphExec_t exec = nullptr;
+  check_cuda_call(cudaGraphInstantiate(&exec, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
+                  "making a graph of the step");
+  return CudaGraphExec(exec);
+}
+
+// For the host to look at afterwards, also in a graph.
+void record_for_host(const CudaEvent& event, cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda_call(cudaStreamIsCapturing(stream, &status), "recording an event");
+  const unsigned flags = status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+  check_cuda_call(cudaEventRecordWithFlags(event.get(), stream, flags), "recording an event");
+}
+
+void wait(cudaStream_t stream, const CudaEvent& event) {
+  check_cuda_call(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for an event");
+}
+
 std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
   float ms = 0;
   check_cuda_call(cudaEventElapsedTime(&ms, a.get(), b.get()), "reading a task's time");
@@ -40,30 +69,47 @@ std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, const cuda::StepValues* step_values)
-    : plan_(plan), data_(device, step_values), lanes_(lane_order(plan)), order_(one_order(plan)) {
-  const Graph& g = plan.graph;
-  OVERTAKE_CHECK(plan.offsets.size() == g.buffers.size(), "memory of plan {} is not placed", plan.schedule);
-  std::vector<std::byte*> addresses;
-  for (const std::uint64_t offset : plan.offsets) addresses.push_back(arena + offset);
-  launches_.resize(g.tasks.size());
-  for (const TaskId t : order_) {
-    const auto bind = cuda_binding(g.tasks[t].op).bind;
-    OVERTAKE_CHECK(bind != nullptr, "the GPU has no kernel for op {}", to_string(g.tasks[t].op));
-    launches_[t] = bind(TaskView(g, g.tasks[t], addresses), data_);
-  }
-  lane_of_.resize(g.tasks.size());
-  place_of_.resize(g.tasks.size());
-  ended_.resize(g.tasks.size());
-  for (std::uint32_t l = 0; l < lanes_.size(); ++l) {
-    forks_.push_back(make_event(false));
-    for (std::uint32_t i = 0; i < lanes_[l].size(); ++i) {
-      lane_of_[lanes_[l][i].task] = l;
-      place_of_[lanes_[l][i].task] = i;
-      for (const TaskId before : lanes_[l][i].waits_for)
+CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, const cuda::StepValues* step_values,
+                         float* carried_losses)
+    : plan_(plan), data_(device) {
+  OVERTAKE_CHECK(plan.offsets.size() == plan.graph.buffers.size(), "memory of plan {} is not placed", plan.schedule);
+  for (const Portion portion : {Portion::step_and_delayed, Portion::step, Portion::delayed})
+    entries_[static_cast<std::size_t>(portion)] = entries_of(portion);
+  bind_tasks(arena, step_values, carried_losses);
+  ended_.resize(plan.graph.tasks.size());
+  for (const auto& list : entries_)
+    for (const Entry& entry : list)
+      for (const TaskId before : entry.waits_for)
         if (!ended_[before]) ended_[before] = make_event(false);
-    }
+}
+
+void CudaProgram::bind_tasks(std::byte* arena, const cuda::StepValues* step_values, float* carried_losses) {
+  const Graph& g = plan_.graph;
+  std::vector<std::byte*> addresses;
+  for (const std::uint64_t offset : plan_.offsets) addresses.push_back(arena + offset);
+  // Delayed updates stand or fall with the losses of their own step.
+  std::vector<std::byte*> delayed_addresses = addresses;
+  for (std::size_t i = 0; i < g.losses.size(); ++i)
+    delayed_addresses[g.losses[i]] = reinterpret_cast<std::byte*>(carried_losses + 3 * i);
+  launches_.resize(g.tasks.size());
+  for (const Entry& entry : entries(Portion::step_and_delayed)) {
+    const Task& task = g.tasks[entry.task];
+    const auto bind = cuda_binding(task.op).bind;
+    OVERTAKE_CHECK(bind != nullptr, "the GPU has no kernel for op {}", to_string(task.op));
+    data_.set_step_values(step_values + (task.is_delayed ? 1 : 0));
+    launches_[entry.task] = bind(TaskView(g, task, task.is_delayed ? delayed_addresses : addresses), data_);
   }
+}
+
+std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) const {
+  const LaneOrder lanes = lane_order(plan_, portion);
+  std::vector<std::pair<std::uint32_t, const LaneEntry*>> of_task(plan_.graph.tasks.size());
+  for (std::uint32_t l = 0; l < lanes.size(); ++l)
+    for (const LaneEntry& entry : lanes[l]) of_task[entry.task] = {l, &entry};
+  std::vector<Entry> entries;
+  for (const TaskId t : one_order(plan_, portion))
+    entries.push_back({t, of_task[t].first, of_task[t].second->waits_for});
+  return entries;
 }
 
 void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
@@ -80,40 +126,42 @@ void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
 void CudaProgram::make_trace_events() {
   if (!traced_.empty()) return;
   traced_.resize(launches_.size());
-  for (const TaskId t : order_) traced_[t] = {make_event(true), make_event(true)};
+  for (const Entry& entry : entries(Portion::step_and_delayed))
+    traced_[entry.task] = {make_event(true), make_event(true)};
   step_begin_ = make_event(true);
   step_end_ = make_event(true);
 }
 
-void CudaProgram::enqueue_lanes(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
-  // A node of the graph that the host can look at afterwards.
-  const auto record_outer = [](const CudaEvent& event, cudaStream_t stream) {
-    check_cuda_call(cudaEventRecordWithFlags(event.get(), stream, cudaEventRecordExternal), "recording an event");
-  };
-  const auto wait = [](cudaStream_t stream, const CudaEvent& event) {
-    check_cuda_call(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for an event");
-  };
-  if (traced) record_outer(step_begin_, streams[0]);
-  if (lanes_.size() > 1) record(forks_[0], streams[0]);
-  for (std::size_t l = 1; l < lanes_.size(); ++l) wait(streams[l], forks_[0]);
-  for (const TaskId t : order_) {
-    cudaStream_t stream = streams[lane_of_[t]];
-    for (const TaskId before : lanes_[lane_of_[t]][place_of_[t]].waits_for) wait(stream, ended_[before]);
-    if (traced) record_outer(traced_[t].begin, stream);
-    enqueue_task(t, stream);
-    if (traced) record_outer(traced_[t].end, stream);
-    if (ended_[t]) record(ended_[t], stream);
-  }
-  for (std::size_t l = 1; l < lanes_.size(); ++l) {
+void CudaProgram::fork(const std::vector<cudaStream_t>& streams, std::size_t lanes) {
+  while (forks_.size() < lanes) forks_.push_back(make_event(false));
+  if (lanes > 1) record(forks_[0], streams[0]);
+  for (std::size_t l = 1; l < lanes; ++l) wait(streams[l], forks_[0]);
+}
+
+void CudaProgram::join(const std::vector<cudaStream_t>& streams, std::size_t lanes) {
+  for (std::size_t l = 1; l < lanes; ++l) {
     record(forks_[l], streams[l]);
     wait(streams[0], forks_[l]);
   }
-  if (last) last(streams[0]);
-  if (traced) record_outer(step_end_, streams[0]);
 }
 
-void CudaProgram::enqueue(const std::vector<cudaStream_t>& streams, const Launch& last) {
-  enqueue_lanes(streams, last, false);
+void CudaProgram::enqueue(Portion portion, const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
+  if (traced) {
+    make_trace_events();
+    record_for_host(step_begin_, streams[0]);
+  }
+  fork(streams, plan_.lanes.size());
+  for (const Entry& entry : entries(portion)) {
+    cudaStream_t stream = streams[entry.lane];
+    for (const TaskId before : entry.waits_for) wait(stream, ended_[before]);
+    if (traced) record_for_host(traced_[entry.task].begin, stream);
+    enqueue_task(entry.task, stream);
+    if (traced) record_for_host(traced_[entry.task].end, stream);
+    if (ended_[entry.task]) record(ended_[entry.task], stream);
+  }
+  join(streams, plan_.lanes.size());
+  if (last) last(streams[0]);
+  if (traced) record_for_host(step_end_, streams[0]);
 }
 
 void CudaProgram::run_task(TaskId t, cudaStream_t stream) {
@@ -123,41 +171,55 @@ void CudaProgram::run_task(TaskId t, cudaStream_t stream) {
                  to_string(plan_.graph.tasks[t].op), cudaGetErrorString(error));
 }
 
-void CudaProgram::enqueue_checked(cudaStream_t stream, const Launch& last, bool traced) {
+void CudaProgram::enqueue_checked(Portion portion, cudaStream_t stream, const Launch& last, bool traced) {
   if (traced) {
     make_trace_events();
     record(step_begin_, stream);
   }
-  for (const TaskId t : order_) {
-    if (traced) record(traced_[t].begin, stream);
-    run_task(t, stream);
-    if (traced) record(traced_[t].end, stream);
+  for (const Entry& entry : entries(portion)) {
+    if (traced) record(traced_[entry.task].begin, stream);
+    run_task(entry.task, stream);
+    if (traced) record(traced_[entry.task].end, stream);
   }
   if (last) last(stream);
   if (traced) record(step_end_, stream);
 }
 
 CudaGraphExec CudaProgram::capture(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
-  if (traced) make_trace_events();
-  check_cuda_call(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), "beginning a capture");
-  CaptureGuard guard(streams[0]);
-  enqueue_lanes(streams, last, traced);
-  cudaGraph_t captured = nullptr;
-  guard.close();
-  check_cuda_call(cudaStreamEndCapture(streams[0], &captured), "ending a capture");
-  const CudaGraph graph(captured);
-  cudaGraphExec_t exec = nullptr;
-  check_cuda_call(cudaGraphInstantiate(&exec, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
-                  "making a graph of the step");
-  return CudaGraphExec(exec);
+  return capture_on(streams[0], [&] { enqueue(Portion::step_and_delayed, streams, last, traced); });
 }
 
-Trace CudaProgram::trace() const {
+std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<TaskId>>& lanes,
+                                                  const std::vector<cudaStream_t>& streams, int rounds) {
+  const CudaEvent begin = make_event(true);
+  std::vector<CudaEvent> ends;
+  for (std::size_t l = 0; l < lanes.size(); ++l) ends.push_back(make_event(true));
+  const CudaGraphExec graph = capture_on(streams[0], [&] {
+    record_for_host(begin, streams[0]);
+    fork(streams, lanes.size());
+    for (std::size_t l = 0; l < lanes.size(); ++l) {
+      for (const TaskId t : lanes[l]) enqueue_task(t, streams[l]);
+      record_for_host(ends[l], streams[l]);
+    }
+    join(streams, lanes.size());
+  });
+  std::vector<std::vector<std::int64_t>> samples(lanes.size());
+  for (int i = 0; i <= rounds; ++i) {
+    check_cuda_call(cudaGraphLaunch(graph.get(), streams[0]), "launching tasks to be timed");
+    check_cuda_call(cudaStreamSynchronize(streams[0]), "timing tasks");
+    for (std::size_t l = 0; l < lanes.size() && i > 0; ++l) samples[l].push_back(nanoseconds_between(begin, ends[l]));
+  }
+  std::vector<std::int64_t> medians;
+  for (auto& lane : samples) medians.push_back(median(lane));
+  return medians;
+}
+
+Trace CudaProgram::trace(Portion portion) const {
   Trace trace;
   trace.step_ns = nanoseconds_between(step_begin_, step_end_);
-  for (const TaskId t : order_)
-    trace.spans.push_back({t, lane_of_[t], nanoseconds_between(step_begin_, traced_[t].begin),
-                           nanoseconds_between(step_begin_, traced_[t].end)});
+  for (const Entry& entry : entries(portion))
+    trace.spans.push_back({entry.task, entry.lane, nanoseconds_between(step_begin_, traced_[entry.task].begin),
+                           nanoseconds_between(step_begin_, traced_[entry.task].end)});
   return trace;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // One plan bound to the GPU: its tasks as launches, enqueued lane by lane on streams, or replayed as one CUDA graph.
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,21 +13,25 @@ namespace overtake {
 
 class CudaProgram {
  public:
-  // `arena` is where the plan's offsets count from.
-  CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, const cuda::StepValues* step_values);
+  // `arena` is where the plan's offsets count from; `step_values` [2] are this step's and the last one's;
+  // `carried_losses` [losses][3] are the metrics of the last step.
+  CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, const cuda::StepValues* step_values,
+              float* carried_losses);
 
   const std::vector<CudaCheck>& checks() const { return data_.checks(); }
 
   // Enqueues one step on the streams, one per lane; the first is there when it begins and when it has ended. `last` is
-  // enqueued behind everything.
-  void enqueue(const std::vector<cudaStream_t>& streams, const Launch& last);
+  // enqueued behind everything. Traced: with events around each task.
+  void enqueue(Portion portion, const std::vector<cudaStream_t>& streams, const Launch& last, bool traced);
   // The same, task by task with a wait after each, so that an error is that of the task it names.
-  // Traced: with events around each task.
-  void enqueue_checked(cudaStream_t stream, const Launch& last, bool traced);
-  // What `enqueue` enqueues, as a graph. Traced: with events around each task.
+  void enqueue_checked(Portion portion, cudaStream_t stream, const Launch& last, bool traced);
+  // What `enqueue` enqueues of the whole, as a graph.
   CudaGraphExec capture(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced);
-  // The times of the last traced step, which has ended.
-  Trace trace() const;
+  // Runs tasks in lanes that do not wait for one another, as a graph, some rounds; the median of when each lane ends.
+  std::vector<std::int64_t> time_lanes(const std::vector<std::vector<TaskId>>& lanes,
+                                       const std::vector<cudaStream_t>& streams, int rounds);
+  // The times of the last traced step, of which this portion ran, and which has ended.
+  Trace trace(Portion portion) const;
 
   // Runs one task and waits for it; throws with its name.
   void run_task(TaskId task, cudaStream_t stream);
@@ -36,20 +41,29 @@ class CudaProgram {
     CudaEvent begin, end;
   };
 
+  // The tasks of a portion in an order in which they can be enqueued.
+  struct Entry {
+    TaskId task;
+    std::uint32_t lane;
+    std::vector<TaskId> waits_for;
+  };
+
+  void bind_tasks(std::byte* arena, const cuda::StepValues* step_values, float* carried_losses);
+  std::vector<Entry> entries_of(Portion portion) const;
+  const std::vector<Entry>& entries(Portion portion) const { return entries_[static_cast<std::size_t>(portion)]; }
   void enqueue_task(TaskId task, cudaStream_t stream);
-  void enqueue_lanes(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced);
+  void fork(const std::vector<cudaStream_t>& streams, std::size_t lanes);
+  void join(const std::vector<cudaStream_t>& streams, std::size_t lanes);
   void make_trace_events();
 
   const Plan& plan_;
   CudaProgramData data_;
-  std::vector<Launch> launches_;  // by task
-  std::vector<std::vector<LaneEntry>> lanes_;
-  std::vector<TaskId> order_;
-  std::vector<std::uint32_t> lane_of_, place_of_;  // by task
-  std::vector<CudaEvent> ended_;                   // by task, where another lane waits for it
-  std::vector<CudaEvent> forks_;                   // by lane
-  std::vector<TaskEvents> traced_;                 // by task
-  CudaEvent step_begin_, step_end_;                // of traced steps
+  std::vector<Launch> launches_;               // by task
+  std::array<std::vector<Entry>, 3> entries_;  // by portion
+  std::vector<CudaEvent> ended_;               // by task, where another lane waits for it
+  std::vector<CudaEvent> forks_;               // by lane
+  std::vector<TaskEvents> traced_;             // by task
+  CudaEvent step_begin_, step_end_;            // of traced steps
 };
 
 }  // namespace overtake

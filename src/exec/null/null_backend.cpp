@@ -14,10 +14,8 @@ class NullBackend final : public Backend {
   std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
     return make_null_executor(std::move(plans));
   }
-  std::unique_ptr<Executor> make_one_lane_executor(std::vector<Plan> plans) override {
-    return make_null_executor(std::move(plans));
-  }
-  bool has_lanes() const override { return true; }
+  std::string identity() const override { return "null"; }
+  std::size_t most_lanes() const override { return 2; }
 
  private:
   CpuTarget target_;

@@ -29,7 +29,7 @@ class NullExecutor final : public Executor {
 
   Trace run_traced(std::size_t program, const StepArgs&) override {
     const Plan& plan = plans_.at(program);
-    const Dependencies deps = dependencies(plan.graph);
+    const Dependencies deps = dependencies(plan);
     Trace trace;
     std::vector<std::int64_t> end(plan.graph.tasks.size(), 0), clock(plan.lanes.size(), 0);
     const HappensBefore order = happens_before(plan, deps);
@@ -42,6 +42,12 @@ class NullExecutor final : public Executor {
       trace.step_ns = std::max(trace.step_ns, end[t]);
     }
     return trace;
+  }
+
+  std::vector<std::int64_t> time_lanes(std::size_t, const std::vector<std::vector<TaskId>>& lanes, int) override {
+    std::vector<std::int64_t> ends;
+    for (const auto& tasks : lanes) ends.push_back(static_cast<std::int64_t>(tasks.size()));
+    return ends;
   }
 
   std::span<std::byte> bytes(BufferId b) override {

@@ -238,17 +238,11 @@ void Tuning::note(const std::string& text) const {
 }
 
 std::filesystem::path Tuning::default_path(const std::string& gpu) {
-  std::filesystem::path cache;
-  if (const char* xdg = variable("XDG_CACHE_HOME")) {
-    cache = xdg;
-  } else if (const char* home = variable("HOME")) {
-    cache = std::filesystem::path(home) / ".cache";
-  } else {
-    return {};
-  }
+  const std::filesystem::path cache = user_cache_folder();
+  if (cache.empty()) return {};
   std::string name;
   for (const char c : gpu) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
-  return cache / "overtake" / fmt::format("tuning-{}.txt", name);
+  return cache / fmt::format("tuning-{}.txt", name);
 }
 
 std::string gpu_name() {

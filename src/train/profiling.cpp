@@ -1,0 +1,198 @@
+#include "train/profiling.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/median.h"
+#include "passes/memory.h"
+#include "passes/schedule.h"
+#include "train/planning.h"
+#include "train/timing.h"
+
+namespace overtake {
+namespace {
+
+constexpr int kSteps = 12, kTracedSteps = 5, kRounds = 3, kPairsPerClass = 4;
+constexpr double kListNs = 120'000;     // how long a list of repeated tasks is to take
+constexpr std::int64_t kNothing = 300;  // a task below this does nothing: a view
+constexpr std::size_t kMostRepeats = 64;
+
+// Classes of tasks repeated on two lanes side by side, in memory that no two tasks share.
+class PairMeasurer {
+ public:
+  PairMeasurer(Executor& executor, std::size_t program, const TaskClasses& classes, double seconds)
+      : executor_(executor), program_(program), classes_(classes), seconds_(seconds) {}
+
+  // Every side class beside a few main classes and the other way round, those that take longest in the step first.
+  std::vector<CoRun> run(std::vector<std::uint32_t> main, std::vector<std::uint32_t> side,
+                         const std::vector<std::int64_t>& class_ns) {
+    const auto keep_worthwhile = [&](std::vector<std::uint32_t>& list) {
+      std::erase_if(list, [&](std::uint32_t c) { return class_ns[c] < kNothing; });
+      std::ranges::sort(list, std::greater{}, [&](std::uint32_t c) {
+        return class_ns[c] * static_cast<std::int64_t>(classes_.members[c].size());
+      });
+    };
+    keep_worthwhile(main);
+    keep_worthwhile(side);
+    if (main.empty() || side.empty()) return {};
+    alone_.assign(classes_.members.size(), {});
+    for (int round = 0; round < kPairsPerClass; ++round) {
+      const std::size_t longest = std::max(main.size(), side.size());
+      for (std::size_t i = 0; i < longest; ++i) {
+        if (is_over()) return pairs_;
+        const std::size_t j = i * static_cast<std::size_t>(1 + round) + static_cast<std::size_t>(7 * round);
+        if (main.size() >= side.size())
+          measure(main[i], side[j % side.size()], class_ns);
+        else
+          measure(main[j % main.size()], side[i], class_ns);
+      }
+    }
+    return pairs_;
+  }
+
+ private:
+  struct List {
+    std::vector<TaskId> tasks;
+    std::int64_t ns = 0;
+  };
+
+  bool is_over() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+  }
+
+  const List& alone(std::uint32_t c, std::int64_t class_ns) {
+    List& list = alone_[c];
+    if (!list.tasks.empty()) return list;
+    const auto count =
+        std::clamp(static_cast<std::size_t>(kListNs / static_cast<double>(class_ns)), std::size_t{1}, kMostRepeats);
+    for (std::size_t i = 0; i < count; ++i) list.tasks.push_back(classes_.members[c][i % classes_.members[c].size()]);
+    list.ns = executor_.time_lanes(program_, {list.tasks}, kRounds)[0];
+    return list;
+  }
+
+  void measure(std::uint32_t main, std::uint32_t side, const std::vector<std::int64_t>& class_ns) {
+    const List &a = alone(main, class_ns[main]), &b = alone(side, class_ns[side]);
+    const std::vector<std::int64_t> ends = executor_.time_lanes(program_, {a.tasks, b.tasks}, kRounds);
+    pairs_.push_back({main, side, a.ns, b.ns, std::ranges::max(ends)});
+  }
+
+  Executor& executor_;
+  std::size_t program_;
+  const TaskClasses& classes_;
+  double seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<List> alone_;  // by class
+  std::vector<CoRun> pairs_;
+};
+
+StepArgs measured_step() { return {.step = 0, .seed = 1, .learning_rate = 0.0f}; }
+
+std::string key_of(const Graph& graph, const Backend& backend) {
+  const TaskClasses classes = classify(graph);
+  Hash64 hash;
+  hash.add(backend.identity());
+  hash.add(std::as_bytes(std::span(classes.signatures)));
+  hash.add(std::as_bytes(std::span(classes.of)));
+  hash.add(fmt::format("{} {}", graph.parts, to_string(backend.precision())));
+  return fmt::format("{:016x}", hash.value());
+}
+
+std::string to_text(const Profile& profile, const std::string& key) {
+  return nlohmann::json{{"format", 1},
+                        {"key", key},
+                        {"in_order_ns", profile.in_order_ns},
+                        {"alone_ns", profile.alone_ns},
+                        {"load", profile.load}}
+      .dump();
+}
+
+// Throws what json throws where the text is none of ours.
+std::optional<Profile> from_text(const std::string& text, const std::string& key, std::size_t tasks) {
+  const auto in = nlohmann::json::parse(text);
+  Profile profile;
+  if (in.at("format").get<int>() != 1 || in.at("key").get<std::string>() != key) return {};
+  profile.in_order_ns = in.at("in_order_ns").get<std::int64_t>();
+  profile.alone_ns = in.at("alone_ns").get<std::vector<std::int64_t>>();
+  profile.load = in.at("load").get<std::vector<double>>();
+  const auto is_bad = [](auto x) { return !(x >= 0); };
+  if (profile.alone_ns.size() != tasks || profile.load.size() != tasks ||
+      std::ranges::any_of(profile.alone_ns, is_bad) || std::ranges::any_of(profile.load, is_bad))
+    return {};
+  return profile;
+}
+
+}  // namespace
+
+std::filesystem::path default_profile_folder() {
+  const std::filesystem::path cache = user_cache_folder();
+  return cache.empty() ? cache : cache / "profiles";
+}
+
+Profile measure_profile(const Graph& graph, Backend& backend, double seconds) {
+  const TaskClasses classes = classify(graph);
+  const Plan in_order = place_memory(schedule_in_order(graph));
+  Plan apart = place_memory_apart(schedule_in_order(graph));
+  std::vector<Plan> plans = {in_order};
+  const bool has_room = backend.most_lanes() > 1 && backend.has_room_for(apart.arena_bytes + apart.arena_bytes / 4);
+  if (has_room) plans.push_back(std::move(apart));
+  const auto executor = backend.make_executor(std::move(plans));
+  fill_initial_parameters(*executor, 1);
+  fill_random_inputs(*executor, 1);
+
+  Profile profile;
+  time_steps(*executor, 0, 3, measured_step());
+  std::vector<double> ms = time_steps(*executor, 0, kSteps, measured_step());
+  profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
+  std::vector<Trace> traces;
+  for (int i = 0; i < kTracedSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
+  profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
+
+  profile.load.assign(graph.tasks.size(), 1.0);
+  if (!has_room) return profile;
+  executor->run(1, measured_step());  // so that every operand holds what its task would find
+  const std::vector<char> is_deferrable = deferrable_tasks(graph, dependencies(graph));
+  std::vector<std::int64_t> class_ns;
+  std::vector<std::uint32_t> main, side;
+  for (std::uint32_t c = 0; c < classes.members.size(); ++c) {
+    std::vector<std::int64_t> times;
+    for (const TaskId t : classes.members[c]) times.push_back(profile.alone_ns[t]);
+    class_ns.push_back(median(times));
+    (is_deferrable[classes.members[c][0]] ? side : main).push_back(c);
+  }
+  const std::vector<CoRun> pairs = PairMeasurer(*executor, 1, classes, seconds).run(main, side, class_ns);
+  const std::vector<double> loads = fit_loads(classes.members.size(), pairs);
+  for (TaskId t = 0; t < graph.tasks.size(); ++t) profile.load[t] = loads[classes.of[t]];
+  return profile;
+}
+
+Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options) {
+  if (options.folder.empty()) return measure_profile(graph, backend, options.seconds);
+  const std::string key = key_of(graph, backend);
+  const std::filesystem::path path = options.folder / (key + ".json");
+  const auto note = [&](const std::string& text) {
+    if (options.note) options.note(text);
+  };
+  if (std::filesystem::exists(path)) {
+    try {
+      if (auto profile = from_text(read_file(path), key, graph.tasks.size())) return *profile;
+      note(fmt::format("profile {}: it is of something else; measuring anew", path.string()));
+    } catch (const std::exception& e) {
+      note(fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
+    }
+  }
+  const Profile profile = measure_profile(graph, backend, options.seconds);
+  try {
+    create_folders(options.folder);
+    write_file_atomically(path, to_text(profile, key));
+  } catch (const UserError& e) {
+    note(fmt::format("the profile is not kept: {}", e.what()));
+  }
+  return profile;
+}
+
+}  // namespace overtake

@@ -1,0 +1,29 @@
+#pragma once
+// Measures what schedules are made from, on the device at hand, and keeps it.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "cost/profile.h"
+#include "exec/backend.h"
+
+namespace overtake {
+
+struct ProfilingOptions {
+  double seconds = 20;  // for tasks side by side; what is not reached then follows from the model
+  // Where profiles are kept, one file per graph and device; empty: nowhere.
+  std::filesystem::path folder = {};
+  std::function<void(const std::string&)> note = {};
+};
+
+// The user's cache folder for them; empty if there is none.
+std::filesystem::path default_profile_folder();
+
+// From the folder if it is there, measured and kept otherwise. A file that is damaged or of something else is left
+// aside with a note, and replaced.
+Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
+
+Profile measure_profile(const Graph& graph, Backend& backend, double seconds);
+
+}  // namespace overtake
