@@ -7,8 +7,8 @@ namespace overtake {
 LaneOrder lane_order(const Plan& plan, Portion portion) {
   const HappensBefore order = happens_before(plan, dependencies(plan));
   const auto runs = [&](TaskId t) { return is_in(portion, plan.graph.tasks[t]); };
-  // The last of the first `count` tasks of a lane that runs. All that is certain in the whole plan must stay so when some
-  // tasks are left out, for memory is shared on the strength of it.
+  // The last of the first `count` tasks of a lane that runs. All that is certain in the whole plan must stay so when
+  // some tasks are left out, for memory is shared on the strength of it.
   const auto last_of = [&](std::size_t lane, std::uint32_t count) {
     const auto& tasks = plan.lanes[lane].tasks;
     while (count > 0 && !runs(tasks[count - 1])) --count;
