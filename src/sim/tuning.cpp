@@ -1,0 +1,215 @@
+#include "sim/tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+using PerProtocol = std::array<double, 3>;  // LL, LL128, Simple; microseconds
+constexpr PerProtocol kTreeBase = {6.8, 14.0, 8.4}, kRingBase = {6.6, 14.0, 8.4};
+struct HopTimes {
+  PerProtocol tree, ring;
+};
+constexpr HopTimes kNvlink = {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}};
+constexpr HopTimes kPcie = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};
+constexpr HopTimes kNet = {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}};
+
+std::size_t index_of(Protocol protocol) { return protocol == Protocol::ll ? 0 : protocol == Protocol::ll128 ? 1 : 2; }
+
+std::uint32_t log2_up(std::uint32_t n) { return static_cast<std::uint32_t>(std::bit_width(n - 1)); }
+
+// What a formula needs, in bytes and nanoseconds.
+class Formula {
+ public:
+  Formula(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol, double bytes)
+      : group_(group), operation_(operation), algorithm_(algorithm), protocol_(protocol), bytes_(bytes) {}
+
+  double time() const {
+    if (operation_ == Operation::send_recv) return hops(1, true) + bytes_ / rate(worst().bytes_per_ns, worst().kind);
+    if (operation_ == Operation::broadcast) return broadcast();
+    switch (algorithm_) {
+      case Algorithm::automatic:
+      case Algorithm::ring:
+        return ring();
+      case Algorithm::tree:
+        return tree();
+      case Algorithm::halving_doubling:
+        return halving_doubling();
+      case Algorithm::hierarchical:
+        return hierarchical();
+      case Algorithm::in_network:
+        return in_network();
+    }
+    return 0;
+  }
+
+ private:
+  double n() const { return group_.size(); }
+  double nodes() const { return static_cast<double>(group_.nodes.size()); }
+  double local() const { return static_cast<double>(group_.nodes[0].size()); }
+  bool is_across() const { return group_.nodes.size() > 1; }
+  const Hop& worst() const { return is_across() ? group_.across : group_.inside; }
+  // An all-reduce passes twice: to add, and to spread.
+  double passes() const { return operation_ == Operation::all_reduce ? 2 : 1; }
+
+  double hops(double count, bool across) const {
+    return count *
+           static_cast<double>(hop_ns(across && is_across() ? group_.across : group_.inside, algorithm_, protocol_));
+  }
+  double rate(double bytes_per_ns, LinkKind kind) const {
+    return bytes_per_ns * efficiency(kind, algorithm_, protocol_);
+  }
+  double ring_rate() const { return rate(group_.ring_bytes_per_ns, worst().kind); }
+
+  double ring() const {
+    const double steps = passes() * (n() - 1), across = passes() * (nodes() - 1);
+    return hops(steps - across, false) + hops(across, true) + bytes_ * steps / n() / ring_rate();
+  }
+  double tree() const {
+    const double deep = log2_up(static_cast<std::uint32_t>(local())),
+                 wide = log2_up(static_cast<std::uint32_t>(nodes()));
+    return 2 * (hops(deep, false) + hops(wide, true)) + 2 * bytes_ / ring_rate();
+  }
+  double broadcast() const {
+    if (algorithm_ != Algorithm::tree)
+      return hops(n() - nodes(), false) + hops(nodes() - 1, true) + bytes_ / ring_rate();
+    const double deep = log2_up(static_cast<std::uint32_t>(local())),
+                 wide = log2_up(static_cast<std::uint32_t>(nodes()));
+    return hops(deep, false) + hops(wide, true) + 2 * bytes_ / rate(worst().bytes_per_ns, worst().kind);
+  }
+  double halving_doubling() const {
+    const double wide = log2_up(static_cast<std::uint32_t>(nodes())), all = log2_up(group_.size());
+    const double outside =
+        is_across() ? bytes_ * (1 - 1 / nodes()) / rate(group_.across.bytes_per_ns, group_.across.kind) : 0;
+    const double inside =
+        local() > 1 ? bytes_ / nodes() * (1 - 1 / local()) / rate(group_.inside.bytes_per_ns, group_.inside.kind) : 0;
+    return passes() * (hops(all - wide, false) + hops(wide, true) + outside + inside);
+  }
+  double inside_nodes() const {
+    if (local() < 2) return 0;
+    return passes() * (hops(local() - 1, false) +
+                       bytes_ * (local() - 1) / local() / rate(group_.inside.bytes_per_ns, group_.inside.kind));
+  }
+  double hierarchical() const {
+    if (!is_across()) return inside_nodes();
+    const double steps = passes() * (nodes() - 1);
+    return inside_nodes() + hops(steps, true) +
+           bytes_ / local() * steps / nodes() / rate(group_.across.bytes_per_ns, group_.across.kind);
+  }
+  double in_network() const {
+    const bool is_one = group_.reducer.has_value();
+    const Reducer& reducer = is_one ? *group_.reducer : group_.rail_reducers[0];
+    const double share = is_one ? bytes_ : bytes_ / local();
+    const bool twice = operation_ == Operation::all_reduce && reducer.reduction.mode == ReductionMode::pull;
+    const double wire = share * (twice ? 1 + 1 / (is_one ? n() : nodes()) : 1);
+    return static_cast<double>(reducer.latency_ns) + wire / reduction_limit(reducer, wire, share) +
+           (is_one ? 0 : inside_nodes());
+  }
+
+  const Group& group_;
+  Operation operation_;
+  Algorithm algorithm_;
+  Protocol protocol_;
+  double bytes_;
+};
+
+}  // namespace
+
+std::int64_t base_ns(const Group& group, Algorithm algorithm, Protocol protocol) {
+  if (algorithm == Algorithm::in_network) {
+    const std::vector<Reducer>& rails = group.rail_reducers;
+    return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
+  }
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 0;
+  const PerProtocol& base = algorithm == Algorithm::tree ? kTreeBase : kRingBase;
+  return std::llround(base[index_of(protocol)] * 1e3);
+}
+
+std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return hop.latency_ns;
+  const HopTimes& times = hop.kind == LinkKind::nvlink ? kNvlink : hop.kind == LinkKind::pcie ? kPcie : kNet;
+  const PerProtocol& time = algorithm == Algorithm::tree ? times.tree : times.ring;
+  return std::max(hop.latency_ns, static_cast<std::int64_t>(std::llround(time[index_of(protocol)] * 1e3)));
+}
+
+double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
+  // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks; and takes half
+  // elsewhere.
+  if (protocol == Protocol::ll) return kind == LinkKind::nvlink ? 0.3 : 0.5;
+  if (protocol == Protocol::ll128) return 0.92;
+  return protocol == Protocol::simple && algorithm == Algorithm::tree ? 0.92 : 1;
+}
+
+double reduction_limit(const Reducer& reducer, double wire, double bytes) {
+  const Reduction& r = reducer.reduction;
+  const double sums =
+      static_cast<double>(r.entries) * static_cast<double>(r.entry_bytes) / static_cast<double>(r.round_trip_ns);
+  return std::min(reducer.bytes_per_ns * r.efficiency, bytes > 0 ? sums * wire / bytes : sums);
+}
+
+std::int64_t predict_ns(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol,
+                        std::int64_t bytes) {
+  if (group.size() < 2) return 0;
+  const Formula formula(group, operation, algorithm, protocol, static_cast<double>(bytes));
+  return base_ns(group, algorithm, protocol) + std::llround(formula.time());
+}
+
+double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, std::int64_t bytes) {
+  if (group.size() < 2) return 0;
+  const double n = group.size(), all = static_cast<double>(bytes);
+  const double passes = operation == Operation::all_reduce ? 2 : 1;
+  if (operation == Operation::send_recv || operation == Operation::broadcast) return all;
+  if (algorithm == Algorithm::tree) return passes * all;
+  if (algorithm == Algorithm::hierarchical || (algorithm == Algorithm::in_network && !group.reducer)) {
+    const double nodes = static_cast<double>(group.nodes.size()), local = static_cast<double>(group.nodes[0].size());
+    const double across = algorithm == Algorithm::in_network ? 1 : passes * (nodes - 1) / nodes;
+    return passes * all * (local - 1) / local + all / local * across;
+  }
+  if (algorithm == Algorithm::in_network)
+    return all * (passes == 2 && group.reducer->reduction.mode == ReductionMode::pull ? 1 + 1 / n : 1);
+  return passes * all * (n - 1) / n;
+}
+
+Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algorithm algorithm, Protocol protocol) {
+  if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
+    fail_user("--algorithm: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
+              to_string(operation), group.size(), why);
+  std::vector<Algorithm> algorithms{algorithm};
+  if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
+  std::vector<Protocol> protocols{protocol};
+  if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
+  const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;
+  Choice best{.predicted_ns = INT64_MAX};
+  for (const Algorithm a : algorithms) {
+    if (!cannot_run(group, operation, a).empty()) continue;
+    for (const Protocol p : protocols) {
+      if (p == Protocol::ll128 && protocol == Protocol::automatic && !has_nvlink) continue;
+      const std::int64_t time = predict_ns(group, operation, a, p, bytes);
+      if (time < best.predicted_ns) best = {a, p, time};
+    }
+  }
+  return best;
+}
+
+std::string_view to_string(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::automatic:
+      return "auto";
+    case Protocol::ideal:
+      return "ideal";
+    case Protocol::ll:
+      return "LL";
+    case Protocol::ll128:
+      return "LL128";
+    case Protocol::simple:
+      return "Simple";
+  }
+  return "";
+}
+
+}  // namespace overtake
