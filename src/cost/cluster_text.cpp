@@ -16,7 +16,7 @@ namespace overtake {
 namespace {
 
 constexpr std::int32_t kMaxCount = 1 << 20;
-constexpr std::int64_t kMaxVertices = 1 << 22, kMaxLinks = 1 << 24;
+constexpr std::int64_t kMaxVertices = 1 << 20, kMaxLinks = 1 << 22;
 
 // Where the value of a key is kept, and what it may be.
 struct Integer {

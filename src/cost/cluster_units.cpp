@@ -55,14 +55,15 @@ std::optional<Unit> find_unit(std::string_view name, Measure measure) {
   return std::nullopt;
 }
 
-// The unit to print in: 1 or more of it, and a power of 1024 only where it divides the value.
+// The unit to print in: 1 or more of it, and a power of 1024 only where it divides the value and 10^6 does not.
 Unit best_unit(std::int64_t value, Measure measure) {
   const std::span<const Unit> units = units_of(measure);
   if (measure == Measure::count) return units[0];
   Unit best = units[0];
   for (const Unit& unit : units) {
     const bool is_binary = unit.num % 1024 == 0;
-    if (Wide{value} * unit.den < unit.num || (is_binary && value % unit.num != 0)) continue;
+    if (Wide{value} * unit.den < unit.num) continue;
+    if (is_binary && (value % unit.num != 0 || value % kMega == 0)) continue;
     best = unit;
   }
   return best;
@@ -71,9 +72,9 @@ Unit best_unit(std::int64_t value, Measure measure) {
 }  // namespace
 
 std::optional<std::int64_t> parse_quantity(std::string_view text, Measure measure) {
-  constexpr int kMaxDigits = 18;
-  std::int64_t digits = 0;
-  std::int64_t scale = 1;
+  constexpr int kMaxDigits = 20;
+  Wide digits = 0;
+  Wide scale = 1;
   int count = 0;
   bool has_point = false;
   std::size_t i = 0;
@@ -94,8 +95,8 @@ std::optional<std::int64_t> parse_quantity(std::string_view text, Measure measur
   if (!unit && measure == Measure::bytes_per_s) unit = find_unit(text.substr(i), Measure::bits_per_s);
   if (!unit && measure == Measure::bits_per_s) unit = find_unit(text.substr(i), Measure::bytes_per_s);
   if (!unit) return std::nullopt;
-  const Wide below = Wide{scale} * unit->den;
-  const Wide value = (Wide{digits} * unit->num + below / 2) / below;
+  const Wide below = scale * unit->den;
+  const Wide value = (digits * unit->num + below / 2) / below;
   if (value > INT64_MAX) return std::nullopt;
   return static_cast<std::int64_t>(value);
 }

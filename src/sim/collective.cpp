@@ -1,15 +1,16 @@
 #include "sim/collective.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
 namespace overtake {
 namespace {
 
-// What streams through a tree or a chain goes in pieces of this size: NCCL's buffers of 4 MiB, an eighth each.
-constexpr std::int64_t kPieceBytes = 512 << 10;
-constexpr std::int64_t kMostPieces = 1024;
+// What streams through a tree or a chain goes in pieces of this size, or larger ones when that makes too many.
+constexpr std::int64_t kPieceBytes = 32 << 10;
+constexpr std::int64_t kMostPieces = 256;
 
 }  // namespace
 
@@ -122,15 +123,25 @@ void Collectives::fill_lane(const GroupState& state, const Collective& collectiv
     return;
   }
   const LinkKind kind = paths_.kind(lane.path);
-  const Hop hop{kind, network_.path_latency_ns(lane.path), network_.path_bandwidth(lane.path) / 1e9};
+  const Hop hop{kind, network_.path_latency_ns(lane.path), 0};
   const std::int64_t hop_time = hop_ns(hop, algorithm, protocol);
   out.extra_ns = hop_time - hop.latency_ns;
-  out.limit = hop.bytes_per_ns * efficiency(kind, algorithm, protocol);
-  if (!collective.spec.is_fluid || lane.pieces == 0 || out.steps == 1) return;
-  out.extra_ns += hop_time * (out.steps - 1);
-  out.bytes = shard * out.steps / pieces;
-  out.larger = 0;
-  out.steps = 1;
+  if (collective.spec.is_fluid && lane.pieces > 0 && out.steps > 1) {
+    // The hops of a ring through all nodes are of several kinds, which the formula counts; those of others are alike.
+    const std::int64_t all_hops =
+        algorithm == Algorithm::ring
+            ? predict_ns(state.group, collective.spec.operation, algorithm, protocol, 0) - state.run.base_ns
+            : hop_time * out.steps;
+    out.extra_ns = std::max<std::int64_t>(0, all_hops - hop.latency_ns);
+    out.bytes = shard * out.steps / pieces;
+    out.larger = 0;
+    out.steps = 1;
+  }
+  // Flags beside the data: more bytes on the wire.
+  if (const double payload = efficiency(kind, algorithm, protocol); payload < 1) {
+    out.bytes = std::llround(static_cast<double>(out.bytes) / payload);
+    out.larger = 0;
+  }
 }
 
 void Collectives::begin_rank(std::int64_t now, GroupId id, std::uint32_t rank) {

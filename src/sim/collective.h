@@ -86,7 +86,7 @@ class Collectives {
     std::uint32_t larger = 0;  // so many pieces have a byte more than `bytes`
     std::int64_t bytes = 0;
     std::int64_t extra_ns = 0;
-    double limit = 0;  // bytes/ns
+    double limit = 1e18;  // bytes/ns
   };
   // The chunk a group works on.
   struct Run {

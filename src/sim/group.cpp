@@ -149,17 +149,25 @@ void find_rings(Paths& paths, Group& group) {
   if (group.nodes.size() > 1) group.rings = rings_across(group);
 }
 
+void widen(Hop& hop, Paths& paths, std::uint32_t from, std::uint32_t to) {
+  const PathId path = paths.between(from, to);
+  hop.kind = std::max(hop.kind, paths.kind(path));
+  hop.latency_ns = std::max(hop.latency_ns, paths.network().path_latency_ns(path));
+  hop.bytes_per_ns = std::min(hop.bytes_per_ns, paths.network().path_bandwidth(path) / 1e9);
+}
+
 void measure_hops(Paths& paths, Group& group) {
-  const Topology& topology = paths.topology();
-  for (const std::vector<std::uint32_t>& ring : group.rings)
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-      const std::uint32_t a = group.devices[ring[i]], b = group.devices[ring[(i + 1) % ring.size()]];
-      const PathId path = paths.between(a, b);
-      Hop& hop = topology.vertices[a].node == topology.vertices[b].node ? group.inside : group.across;
-      hop.kind = std::max(hop.kind, paths.kind(path));
-      hop.latency_ns = std::max(hop.latency_ns, paths.network().path_latency_ns(path));
-      hop.bytes_per_ns = std::min(hop.bytes_per_ns, paths.network().path_bandwidth(path) / 1e9);
-    }
+  const auto device = [&](std::uint32_t rank) { return group.devices[rank]; };
+  for (std::size_t n = 0; n < group.nodes.size(); ++n) {
+    const std::vector<std::uint32_t>& ranks = group.nodes[n];
+    const std::vector<std::uint32_t>& next = group.nodes[(n + 1) % group.nodes.size()];
+    for (std::size_t i = 0; i < ranks.size() && ranks.size() > 1; ++i)
+      widen(group.inside, paths, device(ranks[i]), device(ranks[(i + 1) % ranks.size()]));
+    if (group.nodes.size() == 1) continue;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      widen(group.rail, paths, device(ranks[i]), device(next[std::min(i, next.size() - 1)]));
+    widen(group.across, paths, device(ranks.back()), device(next.front()));
+  }
 }
 
 // Where every ring sends at the same rate: what one rank sends in all of them, limited by the fullest link.

@@ -40,7 +40,7 @@ struct Reducer {
   double bytes_per_ns = 0;       // of the narrowest link
 };
 
-// The usual way between two ranks: the worst one in the rings.
+// The usual way between two ranks: the worst of a kind.
 struct Hop {
   LinkKind kind = LinkKind::nvlink;
   std::int64_t latency_ns = 0;
@@ -54,13 +54,17 @@ struct Group {
   bool has_rails = false;  // several nodes of equal size, and equal places of different nodes have ways of their own
   // Orders of the ranks to send in, one per ring, to be used at once with equal shares.
   std::vector<std::vector<std::uint32_t>> rings;
-  Hop inside, across;                  // between ranks of one node, and of different nodes
+  Hop inside;                          // around the ranks of a node
+  Hop rail;                            // between equal places of different nodes
+  Hop across;                          // from the last of a node to the first of the next, in the rings
   double ring_bytes_per_ns = 0;        // of all rings together, where each rank sends
   std::optional<Reducer> reducer;      // the nearest, for all ranks
   std::vector<Reducer> rail_reducers;  // with rails and no such: one for each place in the nodes; or empty
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(devices.size()); }
   bool is_even() const;  // all nodes have equally many ranks
+  // Whether trees are chains inside the nodes, as NCCL's; through one switch they are trees.
+  bool has_chains() const { return nodes.size() > 1 || rings.size() > 1; }
 };
 
 // The devices must be different.

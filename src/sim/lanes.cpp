@@ -77,51 +77,82 @@ class Builder {
     return up < n ? up : rest;
   }
 
-  // One tree over `order`, one of `shards`: sums stream up, results stream down.
-  void add_tree(const std::vector<std::uint32_t>& order, std::uint32_t shards, std::uint32_t shard, bool goes_up) {
-    const std::uint32_t n = ranks();
-    std::vector<std::vector<std::uint32_t>> children(n);
-    for (std::uint32_t p = 1; p < n; ++p) children[parent(p, n)].push_back(p);
-    std::vector<std::uint32_t> from_top{0};  // places, parents first
-    for (std::size_t i = 0; i < from_top.size(); ++i)
-      for (const std::uint32_t c : children[from_top[i]]) from_top.push_back(c);
-    std::vector<std::uint32_t> up(n, kNone), down(n, kNone);
-    const auto lane = [&](std::uint32_t a, std::uint32_t b) {
-      return Lane{.from = order[a], .to = order[b], .steps = 0, .shards = shards, .shard = shard, .pieces = 0};
-    };
-    for (std::size_t i = n; goes_up && --i > 0;) {
-      const std::uint32_t p = from_top[i];
-      std::vector<Need> needs;
-      for (const std::uint32_t c : children[p]) needs.push_back({up[c], 1});
-      up[p] = add(lane(p, parent(p, n)), needs);
-    }
-    for (std::size_t i = 1; i < n; ++i) {
-      const std::uint32_t p = from_top[i], above = parent(p, n);
-      std::vector<Need> needs;
-      if (above != 0) needs.push_back({down[above], 1});
-      if (above == 0 && goes_up)
-        for (const std::uint32_t c : children[0]) needs.push_back({up[c], 1});
-      down[p] = add(lane(above, p), needs);
-    }
+  // The parents of ranks, where places of a tree are taken by `order`.
+  std::vector<std::uint32_t> binary_tree(const std::vector<std::uint32_t>& order) const {
+    const auto n = static_cast<std::uint32_t>(order.size());
+    std::vector<std::uint32_t> above(ranks(), kNone);
+    for (std::uint32_t p = 1; p < n; ++p) above[order[p]] = order[parent(p, n)];
+    return above;
   }
 
-  // Two trees over half the bytes each; a rank inside the one is a leaf of the other.
-  void add_double_tree() {
-    const std::uint32_t n = ranks();
-    std::vector<std::uint32_t> order = group_.rings[0];
-    add_tree(order, 2, 0, true);
-    if (n % 2 == 0) {
+  // Another order of the same, in which what was inside the tree is a leaf.
+  static std::vector<std::uint32_t> other_order(std::vector<std::uint32_t> order) {
+    if (order.size() % 2 == 0) {
       std::reverse(order.begin(), order.end());
     } else {
       std::rotate(order.begin(), order.begin() + 1, order.end());
     }
-    add_tree(order, 2, 1, true);
+    return order;
+  }
+
+  // One tree, given by the parents of ranks, over one of `shards`: sums stream up, results stream down.
+  void add_tree(const std::vector<std::uint32_t>& above, std::uint32_t shards, std::uint32_t shard, bool goes_up) {
+    const std::uint32_t n = ranks();
+    std::vector<std::vector<std::uint32_t>> children(n);
+    std::vector<std::uint32_t> from_top;  // ranks, parents first
+    for (std::uint32_t r = 0; r < n; ++r) above[r] == kNone ? from_top.push_back(r) : children[above[r]].push_back(r);
+    for (std::size_t i = 0; i < from_top.size(); ++i)
+      for (const std::uint32_t c : children[from_top[i]]) from_top.push_back(c);
+    std::vector<std::uint32_t> up(n, kNone), down(n, kNone);
+    const auto lane = [&](std::uint32_t from, std::uint32_t to) {
+      return Lane{.from = from, .to = to, .steps = 0, .shards = shards, .shard = shard, .pieces = 0};
+    };
+    for (std::size_t i = n; goes_up && --i > 0;) {
+      const std::uint32_t r = from_top[i];
+      std::vector<Need> needs;
+      for (const std::uint32_t c : children[r]) needs.push_back({up[c], 1});
+      up[r] = add(lane(r, above[r]), needs);
+    }
+    for (std::size_t i = 1; i < n; ++i) {
+      const std::uint32_t r = from_top[i], from = above[r];
+      std::vector<Need> needs;
+      if (from != from_top[0]) needs.push_back({down[from], 1});
+      if (from == from_top[0] && goes_up)
+        for (const std::uint32_t c : children[from]) needs.push_back({up[c], 1});
+      down[r] = add(lane(from, r), needs);
+    }
+  }
+
+  // Two trees over half the bytes each; a rank (or node) inside the one is a leaf of the other.
+  void add_double_trees() {
+    if (!group_.has_chains()) {
+      add_tree(binary_tree(group_.rings[0]), 2, 0, true);
+      add_tree(binary_tree(other_order(group_.rings[0])), 2, 1, true);
+      return;
+    }
+    // Per ring: chains inside the nodes, to the first there; trees of these across.
+    const auto rings = static_cast<std::uint32_t>(group_.rings.size());
+    const std::uint32_t trees = group_.nodes.size() > 1 ? 2 : 1;
+    for (std::uint32_t c = 0; c < rings; ++c) {
+      std::vector<std::uint32_t> heads, chained(ranks(), kNone);
+      const std::uint32_t* rank = group_.rings[c].data();
+      for (const std::vector<std::uint32_t>& node : group_.nodes) {
+        heads.push_back(*rank++);
+        for (std::size_t i = 1; i < node.size(); ++i, ++rank) chained[*rank] = rank[-1];
+      }
+      for (std::uint32_t t = 0; t < trees; ++t) {
+        std::vector<std::uint32_t> above = binary_tree(t == 0 ? heads : other_order(heads));
+        for (std::uint32_t r = 0; r < ranks(); ++r)
+          if (chained[r] != kNone) above[r] = chained[r];
+        add_tree(above, rings * trees, c * trees + t, true);
+      }
+    }
   }
 
   void add_broadcast_tree(std::uint32_t root) {
     std::vector<std::uint32_t> order = group_.rings[0];
     std::rotate(order.begin(), std::find(order.begin(), order.end(), root), order.end());
-    add_tree(order, 1, 0, false);
+    add_tree(binary_tree(order), 1, 0, false);
   }
 
   // Exchanges with partners at distances n/2 ... 1, of a half, a quarter ... of the bytes, and back. Ranks beyond the
@@ -256,6 +287,7 @@ std::string_view cannot_run(const Group& group, Operation operation, Algorithm a
     case Algorithm::ring:
       return "";
     case Algorithm::tree:
+      if (operation == Operation::broadcast && group.has_chains()) return "broadcast by a tree is for one switch";
       return operation == Operation::all_reduce || operation == Operation::broadcast
                  ? ""
                  : "trees are for all-reduce and broadcast";
@@ -282,7 +314,7 @@ LaneTable make_lanes(const Group& group, Paths& paths, Operation operation, Algo
   if (operation == Operation::send_recv) {
     builder.add({.from = 0, .to = 1}, {});
   } else if (algorithm == Algorithm::tree) {
-    operation == Operation::broadcast ? builder.add_broadcast_tree(root) : builder.add_double_tree();
+    operation == Operation::broadcast ? builder.add_broadcast_tree(root) : builder.add_double_trees();
   } else if (algorithm == Algorithm::halving_doubling) {
     builder.add_halving_doubling();
   } else if (algorithm == Algorithm::hierarchical) {

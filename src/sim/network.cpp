@@ -138,7 +138,8 @@ void Network::set_rate(FlowId id, double rate) {
   flow.rate = rate;
   ++flow.stamp;
   const double left = flow.remaining > 0 ? flow.remaining / rate : 0;
-  if (left < kStopped) queue_.push({now_ + static_cast<std::int64_t>(left + 0.5), id * 2, flow.stamp});
+  set_due(flow, left < kStopped);
+  if (flow.is_due) queue_.push({now_ + static_cast<std::int64_t>(left + 0.5), id * 2, flow.stamp});
 }
 
 void Network::set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s) {
@@ -165,12 +166,7 @@ void Network::move_to(std::int64_t now) {
 
 std::int64_t Network::next_time() {
   if (!dirty_.empty()) settle();
-  while (!queue_.empty()) {
-    const Event& top = queue_.top();
-    if (flows_[top.id / 2].stamp == top.data) return top.time_ns;
-    queue_.pop();
-  }
-  return kNever;
+  return due_ == 0 ? kNever : queue_.top().time_ns;
 }
 
 std::span<const FlowReport> Network::advance(std::int64_t now) {
@@ -179,15 +175,12 @@ std::span<const FlowReport> Network::advance(std::int64_t now) {
   while (!queue_.empty() && queue_.top().time_ns <= now) {
     const Event event = queue_.top();
     queue_.pop();
-    Flow& flow = flows_[event.id / 2];
+    const Flow& flow = flows_[event.id / 2];
     if (flow.stamp != event.data) continue;
     if (flow.is_sending) {
       finish_sending(event);
     } else {
-      ++events_;
-      ++flow.stamp;
-      reports_.push_back({flow.tag, event.id / 2, Progress::arrived});
-      free_flows_.push_back(event.id / 2);
+      finish(event.id / 2, Progress::arrived);
     }
   }
   return reports_;
@@ -199,15 +192,23 @@ void Network::finish_sending(const Event& event) {
   leave_links(id);
   flow.is_sending = false;
   flow.rate = 0;
-  if (flow.latency_ns > 0) {
-    reports_.push_back({flow.tag, id, Progress::sent});
-    queue_.push({event.time_ns + flow.latency_ns, id * 2 + 1, flow.stamp});
-    return;
-  }
+  if (flow.latency_ns == 0) return finish(id, Progress::both);
+  reports_.push_back({flow.tag, id, Progress::sent});
+  queue_.push({event.time_ns + flow.latency_ns, id * 2 + 1, flow.stamp});
+}
+
+void Network::finish(FlowId id, Progress progress) {
+  Flow& flow = flows_[id];
   ++events_;
   ++flow.stamp;
-  reports_.push_back({flow.tag, id, Progress::both});
+  set_due(flow, false);
+  reports_.push_back({flow.tag, id, progress});
   free_flows_.push_back(id);
+}
+
+void Network::set_due(Flow& flow, bool is_due) {
+  due_ += static_cast<std::size_t>(is_due) - static_cast<std::size_t>(flow.is_due);
+  flow.is_due = is_due;
 }
 
 double Network::flow_rate(FlowId flow) {

@@ -50,7 +50,9 @@ class Network {
   FlowId start(std::int64_t now, PathId path, std::int64_t bytes, const FlowOptions& options);
   void set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s);  // zero stops its flows
 
-  std::int64_t next_time();  // kNever when nothing is under way
+  // When to call advance() next; kNever when no flow moves. It may find nothing then: a flow that was slowed down since
+  // leaves its old end behind.
+  std::int64_t next_time();
   // What happened until `now`, which is not after next_time(). Flows started in answer may have more at `now`.
   std::span<const FlowReport> advance(std::int64_t now);
 
@@ -99,6 +101,7 @@ class Network {
     std::uint32_t mark = 0;
     std::uint8_t priority = 0;
     bool is_sending = false;
+    bool is_due = false;  // an event for it is in the queue
   };
 
   void join_links(FlowId id);
@@ -108,6 +111,8 @@ class Network {
   void set_rate(FlowId id, double rate);
   void move_to(std::int64_t now);
   void finish_sending(const Event& event);
+  void finish(FlowId id, Progress progress);
+  void set_due(Flow& flow, bool is_due);
 
   // network_shares.cpp
   void settle();
@@ -119,6 +124,7 @@ class Network {
 
   std::int64_t now_ = 0;
   std::uint64_t events_ = 0;
+  std::size_t due_ = 0;  // flows with an event in the queue
   std::vector<Link> links_;
   std::vector<Path> paths_;
   std::vector<LinkId> path_links_;

@@ -30,7 +30,7 @@ class Formula {
       : group_(group), operation_(operation), algorithm_(algorithm), protocol_(protocol), bytes_(bytes) {}
 
   double time() const {
-    if (operation_ == Operation::send_recv) return hops(1, true) + bytes_ / rate(worst().bytes_per_ns, worst().kind);
+    if (operation_ == Operation::send_recv) return hops(1, worst()) + over(bytes_, worst());
     if (operation_ == Operation::broadcast) return broadcast();
     switch (algorithm_) {
       case Algorithm::automatic:
@@ -57,49 +57,59 @@ class Formula {
   // An all-reduce passes twice: to add, and to spread.
   double passes() const { return operation_ == Operation::all_reduce ? 2 : 1; }
 
-  double hops(double count, bool across) const {
-    return count *
-           static_cast<double>(hop_ns(across && is_across() ? group_.across : group_.inside, algorithm_, protocol_));
+  double hops(double count, const Hop& hop) const {
+    return count > 0 ? count * static_cast<double>(hop_ns(hop, algorithm_, protocol_)) : 0;
   }
-  double rate(double bytes_per_ns, LinkKind kind) const {
-    return bytes_per_ns * efficiency(kind, algorithm_, protocol_);
+  // Time of bytes over a hop of which each has a share.
+  double over(double bytes, const Hop& hop, double share = 1) const {
+    return bytes > 0 ? bytes / (hop.bytes_per_ns * share * efficiency(hop.kind, algorithm_, protocol_)) : 0;
   }
-  double ring_rate() const { return rate(group_.ring_bytes_per_ns, worst().kind); }
+  double over_rings(double bytes) const {
+    return bytes / (group_.ring_bytes_per_ns * efficiency(worst().kind, algorithm_, protocol_));
+  }
+  // Without rails the ranks of a node share the way out of it.
+  double rail_share() const { return group_.has_rails || local() < 2 ? 1 : 1 / local(); }
+  double log_nodes() const { return log2_up(static_cast<std::uint32_t>(group_.nodes.size())); }
 
   double ring() const {
-    const double steps = passes() * (n() - 1), across = passes() * (nodes() - 1);
-    return hops(steps - across, false) + hops(across, true) + bytes_ * steps / n() / ring_rate();
+    const double steps = passes() * (n() - 1), across = is_across() ? steps * nodes() / n() : 0;
+    const double sent = bytes_ * steps / n();  // per rank, over all rings
+    const double slowest =
+        is_across() && local() > 1 ? std::max(over_rings(sent), over(sent, group_.inside)) : over_rings(sent);
+    return hops(steps - across, group_.inside) + hops(across, group_.across) + slowest;
+  }
+  double tree_hops() const {
+    const double deep = group_.has_chains() ? local() - 1 : log2_up(group_.size());
+    return hops(deep, group_.inside) + hops(log_nodes(), group_.rail);
   }
   double tree() const {
-    const double deep = log2_up(static_cast<std::uint32_t>(local())),
-                 wide = log2_up(static_cast<std::uint32_t>(nodes()));
-    return 2 * (hops(deep, false) + hops(wide, true)) + 2 * bytes_ / ring_rate();
+    if (!is_across()) return 2 * tree_hops() + over_rings(2 * bytes_ * (group_.has_chains() ? 1 : (n() - 1) / n()));
+    const double rings = static_cast<double>(group_.rings.size());
+    const double inside = over(2 * bytes_ * (local() - 1) / local(), group_.inside);
+    // A node inside one of the two trees sends three halves there and one in the other; few nodes have fewer children.
+    const double outside = over(std::min(2.0, nodes() / 2) * bytes_ / rings, group_.rail);
+    return 2 * tree_hops() + std::max(inside, outside);
   }
   double broadcast() const {
-    if (algorithm_ != Algorithm::tree)
-      return hops(n() - nodes(), false) + hops(nodes() - 1, true) + bytes_ / ring_rate();
-    const double deep = log2_up(static_cast<std::uint32_t>(local())),
-                 wide = log2_up(static_cast<std::uint32_t>(nodes()));
-    return hops(deep, false) + hops(wide, true) + 2 * bytes_ / rate(worst().bytes_per_ns, worst().kind);
+    if (algorithm_ == Algorithm::tree) return tree_hops() + over(2 * bytes_, group_.inside);
+    return hops(n() - nodes(), group_.inside) + hops(nodes() - 1, group_.across) + over_rings(bytes_);
   }
   double halving_doubling() const {
-    const double wide = log2_up(static_cast<std::uint32_t>(nodes())), all = log2_up(group_.size());
-    const double outside =
-        is_across() ? bytes_ * (1 - 1 / nodes()) / rate(group_.across.bytes_per_ns, group_.across.kind) : 0;
-    const double inside =
-        local() > 1 ? bytes_ / nodes() * (1 - 1 / local()) / rate(group_.inside.bytes_per_ns, group_.inside.kind) : 0;
-    return passes() * (hops(all - wide, false) + hops(wide, true) + outside + inside);
+    const double inside_steps = log2_up(group_.size()) - log_nodes();
+    const double outside = is_across() ? over(bytes_ * (1 - 1 / nodes()), group_.rail, rail_share()) : 0;
+    const double inside = over(bytes_ / nodes() * (1 - 1 / local()), group_.inside);
+    const double exchange =
+        passes() * (hops(inside_steps, group_.inside) + hops(log_nodes(), group_.rail) + outside + inside);
+    if (std::has_single_bit(group_.size())) return exchange;
+    return exchange + 2 * (hops(1, is_across() ? group_.rail : group_.inside) + over(bytes_, worst()));
   }
   double inside_nodes() const {
-    if (local() < 2) return 0;
-    return passes() * (hops(local() - 1, false) +
-                       bytes_ * (local() - 1) / local() / rate(group_.inside.bytes_per_ns, group_.inside.kind));
+    return passes() * (hops(local() - 1, group_.inside) + over(bytes_ * (local() - 1) / local(), group_.inside));
   }
   double hierarchical() const {
-    if (!is_across()) return inside_nodes();
     const double steps = passes() * (nodes() - 1);
-    return inside_nodes() + hops(steps, true) +
-           bytes_ / local() * steps / nodes() / rate(group_.across.bytes_per_ns, group_.across.kind);
+    return inside_nodes() + hops(steps, group_.rail) +
+           over(bytes_ / local() * steps / nodes(), group_.rail, rail_share());
   }
   double in_network() const {
     const bool is_one = group_.reducer.has_value();
