@@ -16,7 +16,7 @@ MAY_SEE = {
     "cost": ["base", "graph"],
     "models": ["base", "graph", "ops"],
     "passes": ["base", "graph", "ops", "cost"],
-    "sim": ["base", "graph", "ops", "cost", "passes"],
+    "sim": ["base", "graph", "cost"],
     "comm": ["base", "graph"],
     "exec": ["base", "graph", "ops", "cost", "passes", "kernels", "comm"],
     "report": ["base", "graph"],

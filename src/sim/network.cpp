@@ -130,16 +130,19 @@ void Network::make_dirty(LinkId link) {
   dirty_.push_back(link);
 }
 
-// From now_ on; the event of its old end, if any, becomes one of the past.
+// From now_ on. An event that is now too early stays and is put off when it comes; one that is too late is left behind.
 void Network::set_rate(FlowId id, double rate) {
   Flow& flow = flows_[id];
   flow.remaining = std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now_ - flow.updated_ns));
   flow.updated_ns = now_;
   flow.rate = rate;
-  ++flow.stamp;
   const double left = flow.remaining > 0 ? flow.remaining / rate : 0;
-  set_due(flow, left < kStopped);
-  if (flow.is_due) queue_.push({now_ + static_cast<std::int64_t>(left + 0.5), id * 2, flow.stamp});
+  const bool moves = left < kStopped;
+  flow.end_ns = moves ? now_ + static_cast<std::int64_t>(left + 0.5) : kNever;
+  if (moves && flow.is_due && flow.due_ns <= flow.end_ns) return;
+  ++flow.stamp;
+  set_due(flow, moves);
+  if (moves) push_end(id);
 }
 
 void Network::set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s) {
@@ -177,7 +180,9 @@ std::span<const FlowReport> Network::advance(std::int64_t now) {
     queue_.pop();
     const Flow& flow = flows_[event.id / 2];
     if (flow.stamp != event.data) continue;
-    if (flow.is_sending) {
+    if (flow.is_sending && flow.end_ns > event.time_ns) {
+      push_end(event.id / 2);
+    } else if (flow.is_sending) {
       finish_sending(event);
     } else {
       finish(event.id / 2, Progress::arrived);
@@ -204,6 +209,12 @@ void Network::finish(FlowId id, Progress progress) {
   set_due(flow, false);
   reports_.push_back({flow.tag, id, progress});
   free_flows_.push_back(id);
+}
+
+void Network::push_end(FlowId id) {
+  Flow& flow = flows_[id];
+  flow.due_ns = flow.end_ns;
+  queue_.push({flow.end_ns, id * 2, flow.stamp});
 }
 
 void Network::set_due(Flow& flow, bool is_due) {

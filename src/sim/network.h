@@ -50,8 +50,8 @@ class Network {
   FlowId start(std::int64_t now, PathId path, std::int64_t bytes, const FlowOptions& options);
   void set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s);  // zero stops its flows
 
-  // When to call advance() next; kNever when no flow moves. It may find nothing then: a flow that was slowed down since
-  // leaves its old end behind.
+  // When to call advance() next; kNever when no flow moves. It may find nothing then: the end of a flow that was slowed
+  // down is moved only when the old one comes.
   std::int64_t next_time();
   // What happened until `now`, which is not after next_time(). Flows started in answer may have more at `now`.
   std::span<const FlowReport> advance(std::int64_t now);
@@ -92,6 +92,8 @@ class Network {
     double rate = 0;       // bytes/ns
     double limit = 0;      // of itself: its path's narrowest link, and what it was started with
     std::int64_t updated_ns = 0;
+    std::int64_t end_ns = 0;  // of sending, at this rate
+    std::int64_t due_ns = 0;  // not after end_ns
     std::int64_t latency_ns = 0;
     std::uint64_t tag = 0;
     double own_limit = 0;  // what it was started with
@@ -101,7 +103,7 @@ class Network {
     std::uint32_t mark = 0;
     std::uint8_t priority = 0;
     bool is_sending = false;
-    bool is_due = false;  // an event for it is in the queue
+    bool is_due = false;  // an event for it is in the queue, at due_ns or when it arrives
   };
 
   void join_links(FlowId id);
@@ -110,6 +112,7 @@ class Network {
   double limit_of(const Flow& flow) const;
   void set_rate(FlowId id, double rate);
   void move_to(std::int64_t now);
+  void push_end(FlowId id);
   void finish_sending(const Event& event);
   void finish(FlowId id, Progress progress);
   void set_due(Flow& flow, bool is_due);

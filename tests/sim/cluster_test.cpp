@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/philox.h"
 #include "cost/cluster_units.h"
 #include "sim_case.h"
 #include "unit/temporary_folder.h"
@@ -178,6 +179,38 @@ TEST(Cluster, MistakesAreNamedByFileLineAndField) {
   EXPECT_TRUE(says(error_with("cluster tiny", "x = 1"), {"my.cluster:2: x: a key before the first section"}));
   EXPECT_TRUE(says(user_error([] { parse_cluster("", "my.cluster"); }), {"my.cluster:1: node: no section"}));
   EXPECT_TRUE(says(error_with("gpu x2", "gpu x1048576"), {"my.cluster:", "too large"}));
+}
+
+// Whatever is in a file: a cluster, or a user error that names the file.
+TEST(Cluster, DamagedFiles) {
+  std::uint32_t counter = 0;
+  const auto random = [&](std::size_t below) { return philox({9, 9}, counter++, 0)[0] % below; };
+  const std::string marks = "\n =#x/.0-,\t9Kz";
+  int errors = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = kGood;
+    for (std::size_t changes = 1 + random(4); changes > 0; --changes) {
+      const std::size_t at = random(text.size());
+      switch (random(3)) {
+        case 0:
+          text[at] = marks[random(marks.size())];
+          break;
+        case 1:
+          text.erase(at, 1 + random(20));
+          break;
+        default:
+          text.insert(at, text.substr(random(text.size()), random(30)));
+      }
+    }
+    try {
+      const Cluster c = parse_cluster(text, "my.cluster");
+      EXPECT_EQ(parse_cluster(save_cluster(c), "again"), c) << text;
+    } catch (const UserError& error) {
+      ++errors;
+      EXPECT_EQ(std::string(error.what()).rfind("my.cluster:", 0), 0u) << error.what();
+    }
+  }
+  EXPECT_GT(errors, 1000);
 }
 
 TEST(Cluster, AMissingLinkIsNamed) {
