@@ -266,8 +266,7 @@ std::int64_t Collectives::next_time() {
 
 std::span<const CollectiveReport> Collectives::advance(std::int64_t now) {
   reports_.clear();
-  while (next_time() <= now) {
-    const std::int64_t time = next_time();
+  for (std::int64_t time = next_time(); time <= now; time = next_time()) {
     while (!timers_.empty() && timers_.top().time_ns <= time) {
       const Event event = timers_.top();
       timers_.pop();

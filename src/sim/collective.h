@@ -65,6 +65,7 @@ class Collectives {
   // Does all until `now`, which is not after next_time(); gives the ranks that ended.
   std::span<const CollectiveReport> advance(std::int64_t now);
 
+  // Its prediction is of one chunk.
   const Choice& choice(CollectiveId id) const { return collectives_[id].choice; }
   const DeviceLoad& load(std::uint32_t device) const { return loads_[device]; }
   // Devices whose load changed since the last call.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/philox.h"
 #include "cost/cluster_units.h"
 #include "sim_case.h"
@@ -122,6 +124,29 @@ TEST(Cluster, PresetsAreWhatTheyAreCalled) {
 TEST(Cluster, LoadsFiles) {
   const TemporaryFolder folder;
   EXPECT_EQ(load_cluster(folder.write("a.cluster", kGood).string()), parse_cluster(kGood, "x"));
+}
+
+TEST(Cluster, AMeasuredDeviceNeedsNoDescription) {
+  const Cluster c = parse_cluster(
+      "device d\n profile = runs/d.json\nnode n x2\n devices = d\nlink n/d tor\n kind = PCIe\n bandwidth = 1 GB/s\n"
+      " latency = 0 ns\nswitch tor\n",
+      "x");
+  EXPECT_EQ(c.devices[0].profile, "runs/d.json");
+  EXPECT_EQ(c.devices[0].f32_flops, 0);
+  EXPECT_EQ(parse_cluster(save_cluster(c), "x"), c);
+  EXPECT_NE(describe(c).find("device d: measured in runs/d.json"), std::string::npos);
+}
+
+// The example of the manual is right: the block after "## The file", four spaces taken off.
+TEST(Cluster, TheExampleOfTheManual) {
+  std::ifstream file(OVERTAKE_SOURCE_DIR "/docs/clusters.md");
+  std::string line, text;
+  while (std::getline(file, line) && line != "## The file") continue;
+  while (std::getline(file, line) && (line.empty() || line.rfind("    ", 0) == 0))
+    text += line.substr(std::min<std::size_t>(4, line.size())) + "\n";
+  const Cluster c = parse_cluster(text, "docs/clusters.md");
+  EXPECT_EQ(make_topology(c).device_count, 32u);
+  EXPECT_EQ(make_topology(c).links.size(), 2u * (32 + 32 + 8));
 }
 
 TEST(Cluster, Units) {

@@ -56,6 +56,16 @@ TEST(Collective, TreeStreamsNearTheBandwidth) {
   EXPECT_LT(time, 1.15 * floor);
 }
 
+// 1,024 ranks, 2,046 steps: memory per rank, not per step.
+TEST(Collective, LanesAreFew) {
+  Simulation s(small_cluster(1, 1024));
+  Paths paths(s.topology, s.network);
+  const Group& group = s.collectives.group(s.all());
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::ring, 0).lanes.size(), 1024u);
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::tree, 0).lanes.size(), 4u * 1023);
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::halving_doubling, 0).lanes.size(), 20u * 1024);
+}
+
 TEST(Collective, HalvingDoubling) {
   for (const std::int64_t n : {2, 4, 8, 16}) {
     const std::int64_t bytes = n * 100 * 50, steps = std::countr_zero(static_cast<std::uint64_t>(n));
