@@ -125,7 +125,7 @@ link leaf spine
 
 // H100 SXM5: 67 TFLOP/s float32, 494.7 TF32, 989.4 bfloat16 dense, 3.35 TB/s, 80 GB, 132 SMs, NVLink 450 GB/s each way
 // (NVIDIA, H100 data sheet, 2023). DGX H100: eight NDR cards of 400 Gb/s (NVIDIA, DGX H100 data sheet). NVLS: 25 us and
-// efficiency 0.85 are NCCL's own figures (src/graph/tuning.cc, hwLatencies and nvlsEfficiency); the table is sized so
+// the efficiency are NCCL's own figures (src/graph/tuning.cc, hwLatencies and nvlsEfficiency); the table is sized so
 // that it does not bind below the link. Quantum-2 switches reduce (SHARP): 256 B per entry on the low-latency path;
 // their table, round trip, fixed cost and efficiency are assumed.
 constexpr std::string_view kDgxH100 = R"(cluster dgx-h100
@@ -144,7 +144,7 @@ switch dgx/nvswitch
   entry = 128 B
   round_trip = 1 us
   fixed_cost = 25 us
-  efficiency = 0.85
+  efficiency = 0.7             # 0.85 of the 370 GB/s that NCCL counts on
 switch leaf x8                # one per rail
   reduction = push
   table = 1024
@@ -191,7 +191,7 @@ switch dgx/nvswitch
   entry = 128 B
   round_trip = 1 us
   fixed_cost = 25 us
-  efficiency = 0.85
+  efficiency = 0.7             # 0.85 of the 370 GB/s that NCCL counts on
 switch leaf x8                # one per rail
   reduction = push
   table = 1024

@@ -148,11 +148,14 @@ std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
 }
 
 double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
-  // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks; and takes half
-  // elsewhere.
-  if (protocol == Protocol::ll) return kind == LinkKind::nvlink ? 0.3 : 0.5;
-  if (protocol == Protocol::ll128) return 0.92;
-  return protocol == Protocol::simple && algorithm == Algorithm::tree ? 0.92 : 1;
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 1;
+  const bool is_nvlink = kind == LinkKind::nvlink;
+  // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks. Elsewhere half is
+  // flags.
+  if (protocol == Protocol::ll) return is_nvlink ? 0.3 : 0.5;
+  // It counts on 20, 20 and 20.6 of the 25 GB/s of one NVLink (src/graph/topo.h: SM70_NVLINK_BW and so on).
+  const double reached = is_nvlink ? 0.82 : 1;
+  return protocol == Protocol::ll128 || algorithm == Algorithm::tree ? 0.92 * reached : reached;
 }
 
 double reduction_limit(const Reducer& reducer, double wire, double bytes) {
@@ -191,6 +194,7 @@ Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algor
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
   if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
+  if (operation == Operation::send_recv) algorithms = {Algorithm::ring};
   std::vector<Protocol> protocols{protocol};
   if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
   const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;
@@ -198,7 +202,8 @@ Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algor
   for (const Algorithm a : algorithms) {
     if (!cannot_run(group, operation, a).empty()) continue;
     for (const Protocol p : protocols) {
-      if (p == Protocol::ll128 && protocol == Protocol::automatic && !has_nvlink) continue;
+      const bool is_offered = a == Algorithm::in_network ? p == Protocol::simple : p != Protocol::ll128 || has_nvlink;
+      if (protocol == Protocol::automatic && !is_offered) continue;
       const std::int64_t time = predict_ns(group, operation, a, p, bytes);
       if (time < best.predicted_ns) best = {a, p, time};
     }

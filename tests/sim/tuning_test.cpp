@@ -45,6 +45,26 @@ TEST(Tuning, RingsUseAllCablesOfV100Nodes) {
   EXPECT_DOUBLE_EQ(large.collectives.group(large.all()).ring_bytes_per_ns, 150);
 }
 
+// Rings reach the 370 GB/s that NCCL counts on, switches that add about 1.3 times as much.
+TEST(Tuning, BusBandwidths) {
+  Simulation s(load_cluster("dgx-h100"));
+  const Group& g = s.collectives.group(s.all());
+  const std::int64_t bytes = std::int64_t{8} << 30;
+  const auto bus = [&](Algorithm algorithm) {
+    const std::int64_t time = predict_ns(g, Operation::all_reduce, algorithm, Protocol::simple, bytes);
+    return 2.0 * 7 / 8 * static_cast<double>(bytes) / static_cast<double>(time);
+  };
+  EXPECT_NEAR(bus(Algorithm::ring), 370, 5);
+  EXPECT_NEAR(bus(Algorithm::in_network), 480, 15);
+}
+
+TEST(Tuning, SendsAreNoCollectives) {
+  Simulation s(load_cluster("dgx-h100"));
+  const Group& g = s.collectives.group(s.collectives.add_group({0, 5}));
+  EXPECT_EQ(choose(g, Operation::send_recv, 1 << 20).algorithm, Algorithm::ring);
+  EXPECT_EQ(choose(g, Operation::send_recv, 256 << 20).protocol, Protocol::simple);
+}
+
 TEST(Tuning, WireBytes) {
   Simulation s(load_cluster("dgx-h100"));
   const Group& g = s.collectives.group(s.all());
@@ -67,7 +87,7 @@ TEST(Tuning, FormulaAndSimulationAgree) {
           const std::int64_t predicted = predict_ns(g, Operation::all_reduce, algorithm, protocol, bytes);
           const std::int64_t simulated =
               s.time_of({.group = group, .bytes = bytes, .algorithm = algorithm, .protocol = protocol});
-          EXPECT_NEAR(static_cast<double>(simulated) / static_cast<double>(predicted), 1, 0.18)
+          EXPECT_NEAR(static_cast<double>(simulated) / static_cast<double>(predicted), 1, 0.24)
               << preset << " " << to_string(algorithm) << " " << to_string(protocol) << " " << bytes
               << " B: " << predicted << " ns predicted";
         }
