@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cost/cluster_units.h"
+#include "cost/cluster_fields.h"
 
 namespace overtake {
 namespace {
@@ -131,8 +131,7 @@ std::string describe_device(const DeviceType& d) {
 }
 
 std::string name_of(const Endpoint& e) {
-  const std::string inside = e.node.empty() ? "" : e.node + "/";
-  return inside + e.name + (e.index < 0 ? "" : fmt::format(".{}", e.index));
+  return path_of(e.node, e.name) + (e.index < 0 ? "" : fmt::format(".{}", e.index));
 }
 
 }  // namespace
@@ -204,7 +203,7 @@ std::string describe(const Cluster& cluster) {
       out += fmt::format("  node {} x{}: {} x{}\n", n.name, n.count, slot.device, slot.count);
   for (const DeviceType& d : cluster.devices) out += fmt::format("  device {}: {}\n", d.name, describe_device(d));
   for (const SwitchType& s : cluster.switches) {
-    out += fmt::format("  switch {} x{}", s.node.empty() ? s.name : s.node + "/" + s.name, s.count);
+    out += fmt::format("  switch {} x{}", path_of(s.node, s.name), s.count);
     const Reduction& r = s.reduction;
     if (r.mode != ReductionMode::none)
       out += fmt::format(": reduces ({}), {} x {} in {}, {} fixed, {} % of the link", to_string(r.mode), r.entries,

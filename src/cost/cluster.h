@@ -72,7 +72,7 @@ struct SwitchType {
   bool operator==(const SwitchType&) const = default;
 };
 
-enum class LinkKind : std::uint8_t { nvlink, pcie, ethernet, infiniband };
+enum class LinkKind : std::uint8_t { nvlink, pcie, ethernet, infiniband };  // networks last
 enum class Wiring : std::uint8_t {
   all,  // each of the one side with each of the other
   rail  // the i-th of the one side (in its node) with the i-th of the other

@@ -3,82 +3,18 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
-#include <variant>
 
 #include "base/error.h"
 #include "cost/cluster.h"
-#include "cost/cluster_units.h"
+#include "cost/cluster_fields.h"
 
 namespace overtake {
 namespace {
 
 constexpr std::int32_t kMaxCount = 1 << 20;
 constexpr std::int64_t kMaxVertices = 1 << 20, kMaxLinks = 1 << 22;
-
-// Where the value of a key is kept, and what it may be.
-struct Integer {
-  std::int64_t* value;
-  Measure measure;
-  bool may_be_zero = false;
-};
-struct Count {
-  std::int32_t* value;
-};
-struct Factor {
-  double* value;
-  double least, most;
-};
-struct Text {
-  std::string* value;
-};
-struct Slots {
-  std::vector<DeviceSlot>* value;
-};
-using Place = std::variant<Integer, Count, Factor, Text, Slots, LinkKind*, Wiring*, ReductionMode*>;
-struct Field {
-  std::string_view key;
-  Place place;
-  bool is_required = false;
-};
-
-std::vector<Field> fields_of(DeviceType& d) {
-  const bool is_described = d.profile.empty();  // what is measured needs no description
-  CommunicationCost& c = d.communication;
-  return {{"profile", Text{&d.profile}},
-          {"f32", Integer{&d.f32_flops, Measure::flops}, is_described},
-          {"tf32", Integer{&d.tf32_flops, Measure::flops}},
-          {"bf16", Integer{&d.bf16_flops, Measure::flops}},
-          {"memory", Integer{&d.memory_bytes, Measure::bytes}, is_described},
-          {"memory_bandwidth", Integer{&d.memory_bandwidth, Measure::bytes_per_s}, is_described},
-          {"sms", Count{&d.sms}},
-          {"collective_sms", Count{&c.sms}},
-          {"in_network_sms", Count{&c.in_network_sms}},
-          {"collective_memory_factor", Factor{&c.memory_factor, 0, 100}},
-          {"in_network_memory_factor", Factor{&c.in_network_memory_factor, 0, 100}}};
-}
-std::vector<Field> fields_of(NodeType& n) { return {{"devices", Slots{&n.devices}, true}}; }
-std::vector<Field> fields_of(SwitchType& s) {
-  Reduction& r = s.reduction;
-  const bool adds = r.mode != ReductionMode::none;
-  return {{"reduction", &r.mode},
-          {"table", Integer{&r.entries, Measure::count}, adds},
-          {"entry", Integer{&r.entry_bytes, Measure::bytes}, adds},
-          {"round_trip", Integer{&r.round_trip_ns, Measure::nanoseconds}, adds},
-          {"fixed_cost", Integer{&r.fixed_ns, Measure::nanoseconds, true}},
-          {"efficiency", Factor{&r.efficiency, 1e-3, 1}}};
-}
-std::vector<Field> fields_of(LinkType& l) {
-  const bool is_network = l.kind == LinkKind::ethernet || l.kind == LinkKind::infiniband;
-  return {{"kind", &l.kind, true},
-          {"bandwidth", Integer{&l.bandwidth, is_network ? Measure::bits_per_s : Measure::bytes_per_s}, true},
-          {"latency", Integer{&l.latency_ns, Measure::nanoseconds, true}, true},
-          {"count", Count{&l.count}},
-          {"wiring", &l.wiring},
-          {"oversubscription", Factor{&l.oversubscription, 1, 1e6}}};
-}
 
 std::string_view trim(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -107,10 +43,6 @@ template <class Number>
 bool read_number(std::string_view text, Number& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-std::string path_of(const std::string& node, const std::string& name) {
-  return node.empty() ? name : node + "/" + name;
 }
 
 class Parser {
@@ -395,64 +327,8 @@ class Parser {
   std::int64_t vertices_ = 0;
 };
 
-std::string print(const Integer& place) { return print_quantity(*place.value, place.measure); }
-std::string print(const Count& place) { return fmt::format("{}", *place.value); }
-std::string print(const Factor& place) { return fmt::format("{}", *place.value); }
-std::string print(const Text& place) { return *place.value; }
-std::string print(const Slots& place) {
-  std::string text;
-  for (const DeviceSlot& slot : *place.value)
-    text += fmt::format("{}{} x{}", text.empty() ? "" : ", ", slot.device, slot.count);
-  return text;
-}
-template <class Enum>
-std::string print(Enum* const& place) {
-  return std::string(to_string(*place));
-}
-
-// Keys that were never given stay away.
-bool is_absent(const Place& place) {
-  if (const Integer* integer = std::get_if<Integer>(&place)) return *integer->value == 0 && !integer->may_be_zero;
-  if (const Text* text = std::get_if<Text>(&place)) return text->value->empty();
-  return false;
-}
-
-template <class Section>
-void print_fields(std::string& out, Section section) {
-  for (const Field& f : fields_of(section)) {
-    if (is_absent(f.place)) continue;
-    out += fmt::format("  {} = {}\n", f.key, std::visit([](const auto& place) { return print(place); }, f.place));
-  }
-}
-
-std::string print(const Endpoint& e) {
-  return path_of(e.node, e.name) + (e.index < 0 ? "" : fmt::format(".{}", e.index));
-}
-
 }  // namespace
 
 Cluster parse_cluster(std::string_view text, const std::string& where) { return Parser(text, where).parse(); }
-
-std::string save_cluster(const Cluster& cluster) {
-  std::string out;
-  if (!cluster.name.empty()) out += fmt::format("cluster {}\n", cluster.name);
-  for (const DeviceType& d : cluster.devices) {
-    out += fmt::format("\ndevice {}\n", d.name);
-    print_fields(out, d);
-  }
-  for (const NodeType& n : cluster.nodes) {
-    out += fmt::format("\nnode {} x{}\n", n.name, n.count);
-    print_fields(out, n);
-  }
-  for (const SwitchType& s : cluster.switches) {
-    out += fmt::format("\nswitch {} x{}\n", path_of(s.node, s.name), s.count);
-    print_fields(out, s);
-  }
-  for (const LinkType& l : cluster.links) {
-    out += fmt::format("\nlink {} {}\n", print(l.from), print(l.to));
-    print_fields(out, l);
-  }
-  return out;
-}
 
 }  // namespace overtake

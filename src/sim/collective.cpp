@@ -45,7 +45,8 @@ CollectiveId Collectives::add(const CollectiveSpec& spec) {
 
 void Collectives::ready(std::int64_t now, CollectiveId id, std::uint32_t rank) {
   Collective& collective = collectives_[id];
-  OVERTAKE_CHECK(!collective.is_ready[rank], "rank {} of collective {} is ready twice", rank, id);
+  OVERTAKE_CHECK(rank < collective.is_ready.size() && !collective.is_ready[rank],
+                 "rank {} of collective {} is ready twice, or there is none such", rank, id);
   collective.is_ready[rank] = 1;
   GroupState& state = *groups_[collective.spec.group];
   if (state.run.collective == id) {

@@ -15,9 +15,9 @@ PathId Paths::between(std::uint32_t from, std::uint32_t to) {
 }
 
 LinkKind Paths::kind(PathId path) const {
-  LinkKind slowest = LinkKind::nvlink;
-  for (const LinkId l : network_.path_links(path)) slowest = std::max(slowest, topology_.links[l].kind);
-  return slowest;
+  LinkKind last = LinkKind::nvlink;
+  for (const LinkId l : network_.path_links(path)) last = std::max(last, topology_.links[l].kind);
+  return last;
 }
 
 bool Group::is_even() const {
@@ -228,6 +228,8 @@ std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const 
 Group make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices) {
   Group group;
   group.devices = std::move(devices);
+  OVERTAKE_CHECK(std::set(group.devices.begin(), group.devices.end()).size() == group.devices.size(),
+                 "a group of {} devices has one of them twice", group.devices.size());
   std::map<std::uint32_t, std::size_t> place;  // of a node in group.nodes
   for (std::uint32_t r = 0; r < group.size(); ++r) {
     OVERTAKE_CHECK(paths.topology().is_device(group.devices[r]), "vertex {} is no device", group.devices[r]);
@@ -251,9 +253,9 @@ Group make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t
     std::vector<std::uint32_t> rail;
     for (const std::vector<std::uint32_t>& ranks : group.nodes) rail.push_back(ranks[i]);
     std::optional<Reducer> reducer = find_reducer(cluster, paths, group, rail);
-    if (!reducer) return group.rail_reducers.clear(), group;
-    group.rail_reducers.push_back(std::move(*reducer));
+    if (reducer) group.rail_reducers.push_back(std::move(*reducer));
   }
+  if (group.rail_reducers.size() < group.nodes[0].size()) group.rail_reducers.clear();
   return group;
 }
 

@@ -19,7 +19,7 @@ class Paths {
   Paths(const Topology& topology, Network& network) : topology_(topology), router_(topology), network_(network) {}
 
   PathId between(std::uint32_t from, std::uint32_t to);
-  // The slowest kind of link on the way.
+  // The kind of link that sets what a protocol costs on the way: a network before PCIe before NVLink.
   LinkKind kind(PathId path) const;
   const Topology& topology() const { return topology_; }
   Network& network() { return network_; }

@@ -190,7 +190,7 @@ double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, 
 
 Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algorithm algorithm, Protocol protocol) {
   if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
-    fail_user("--algorithm: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
+    fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
   if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
