@@ -83,8 +83,11 @@ FlowId Network::start(std::int64_t now, PathId path, std::int64_t bytes, const F
   flow.path = path;
   flow.priority = options.priority;
   flow.is_sending = true;
-  flow.limit = limit_of(flow);
-  for (const LinkId l : path_links(path)) links_[l].bytes += bytes;
+  flow.limit = flow.own_limit;
+  for (const LinkId l : path_links(path)) {
+    flow.limit = std::min(flow.limit, links_[l].capacity);
+    links_[l].bytes += bytes;
+  }
   join_links(id);
   return id;
 }

@@ -265,6 +265,25 @@ TEST(Collective, ABusyDeviceSlowsItDown) {
   EXPECT_EQ(s.time_of(ideal(s.all(), Algorithm::ring, 4'000'000)), *std::max_element(ends.begin(), ends.end()));
 }
 
+TEST(Collective, ADeadDeviceStopsItAndItGoesOnAfterwards) {
+  Simulation s(small_cluster(1, 4));
+  const CollectiveId id = s.collectives.add(ideal(s.all(), Algorithm::ring, 4'000'000));
+  s.collectives.ready_all(0, id);
+  while (s.collectives.next_time() < 5000) s.collectives.advance(s.collectives.next_time());
+  s.collectives.set_speed(5000, 2, 0);
+  EXPECT_LT(s.run(), 30'000) << "nothing moves any more";
+  EXPECT_EQ(s.end_of(id), -1);
+  s.collectives.set_speed(1'000'000, 2, 1);
+  s.run();
+  EXPECT_EQ(s.end_of(id), 6 * (a + 10'000) + 1'000'000 - 5000);
+}
+
+TEST(Collective, WithoutLatency) {
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::ring, 40'000), 6 * 100);
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::halving_doubling, 40'000), 2 * 300);
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::ring, 0), 0);
+}
+
 TEST(Collective, OneDeviceAlone) {
   Simulation s(small_cluster(1, 2));
   const GroupId group = s.collectives.add_group({1});
