@@ -14,9 +14,10 @@ constexpr double kStopped = 3e18;
 
 Network::Network(const std::vector<DirectedLink>& links) {
   links_.resize(links.size());
+  rests_.resize(links.size());
   for (std::size_t i = 0; i < links.size(); ++i) {
     links_[i].capacity = static_cast<double>(links[i].bandwidth) / 1e9;
-    links_[i].latency_ns = links[i].latency_ns;
+    latencies_ns_.push_back(links[i].latency_ns);
   }
 }
 
@@ -30,7 +31,7 @@ PathId Network::add_path(std::vector<LinkId> links, std::int64_t latency_ns) {
 
 PathId Network::add_path(std::vector<LinkId> links) {
   std::int64_t latency = 0;
-  for (const LinkId l : links) latency += links_[l].latency_ns;
+  for (const LinkId l : links) latency += latencies_ns_[l];
   return add_path(std::move(links), latency);
 }
 
@@ -116,13 +117,18 @@ void Network::leave_links(FlowId id) {
   const std::span<const LinkId> links = path_links(flow.path);
   for (std::uint32_t hop = 0; hop < links.size(); ++hop) {
     Link& link = links_[links[hop]];
+    if (link.flows.size() == 1) {
+      link.flows.clear();
+      link.demand = 0;
+      continue;
+    }
     if (link.is_tight()) make_dirty(links[hop]);
     const std::uint32_t place = places_[flow.places + hop];
     const Use last = link.flows.back();
     link.flows[place] = last;
     places_[flows_[last.flow].places + last.hop] = place;
     link.flows.pop_back();
-    link.demand = link.flows.empty() ? 0 : link.demand - flow.limit;
+    link.demand -= flow.limit;
   }
   free_places_[links.size()].push_back(flow.places);
 }

@@ -70,18 +70,20 @@ class Network {
     FlowId flow;
     std::uint32_t hop;
   };
-  struct Link {
+  struct alignas(64) Link {
     double capacity = 0;  // bytes/ns
     double demand = 0;    // sum of its flows' limits
-    std::int64_t latency_ns = 0;
     std::int64_t bytes = 0;
     std::vector<Use> flows;
-    double left = 0;             // while shares are found: what is not given away yet,
-    std::uint32_t unfrozen = 0;  // to how many flows of the present priority,
-    std::uint32_t mark = 0;      // in which search
+    std::uint32_t mark = 0;  // of the search that saw it last
     bool is_dirty = false;
 
     bool is_tight() const { return demand > capacity * (1 + 1e-9); }
+  };
+  // Of a link, while shares are found.
+  struct Rest {
+    double left = 0;             // bytes/ns that are not given away yet
+    std::uint32_t unfrozen = 0;  // flows of the present priority without a share yet
   };
   struct Path {
     std::uint32_t first = 0, count = 0;  // in path_links_
@@ -129,6 +131,8 @@ class Network {
   std::uint64_t events_ = 0;
   std::size_t due_ = 0;  // flows with an event in the queue
   std::vector<Link> links_;
+  std::vector<Rest> rests_;                 // per link
+  std::vector<std::int64_t> latencies_ns_;  // per link
   std::vector<Path> paths_;
   std::vector<LinkId> path_links_;
   std::vector<Flow> flows_;

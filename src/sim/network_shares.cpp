@@ -14,7 +14,7 @@ void Network::settle() {
     return std::tuple(-int{flows_[a].priority}, flows_[a].limit, a) <
            std::tuple(-int{flows_[b].priority}, flows_[b].limit, b);
   });
-  for (const LinkId l : tight_links_) links_[l].left = links_[l].capacity;
+  for (const LinkId l : tight_links_) rests_[l].left = links_[l].capacity;
   const std::span<FlowId> flows(component_);
   for (std::size_t begin = 0; begin < flows.size();) {
     std::size_t end = begin;
@@ -59,14 +59,14 @@ void Network::share_out(std::span<FlowId> flows) {
   const auto is_later = [](const LinkShare& a, const LinkShare& b) {
     return std::tuple(a.share, a.link) > std::tuple(b.share, b.link);
   };
-  for (const LinkId l : tight_links_) links_[l].unfrozen = 0;
+  for (const LinkId l : tight_links_) rests_[l].unfrozen = 0;
   for (const FlowId id : flows) {
     new_rates_[id] = -1;
-    for (const LinkId l : path_links(flows_[id].path)) ++links_[l].unfrozen;
+    for (const LinkId l : path_links(flows_[id].path)) ++rests_[l].unfrozen;
   }
   link_heap_.clear();
   for (const LinkId l : tight_links_)
-    if (links_[l].unfrozen > 0) link_heap_.push_back({links_[l].left / links_[l].unfrozen, l});
+    if (rests_[l].unfrozen > 0) link_heap_.push_back({rests_[l].left / rests_[l].unfrozen, l});
   std::make_heap(link_heap_.begin(), link_heap_.end(), is_later);
   const std::uint8_t priority = flows.empty() ? std::uint8_t{0} : flows_[flows[0]].priority;
   std::size_t next = 0;
@@ -76,12 +76,12 @@ void Network::share_out(std::span<FlowId> flows) {
     // Shares only grow while flows are frozen at less, so an old entry is at worst too early.
     while (!link_heap_.empty()) {
       const LinkShare top = link_heap_.front();
-      const Link& link = links_[top.link];
-      const double share = link.unfrozen > 0 ? link.left / link.unfrozen : 0;
-      if (link.unfrozen > 0 && share <= top.share) break;
+      const Rest& rest = rests_[top.link];
+      const double share = rest.unfrozen > 0 ? rest.left / rest.unfrozen : 0;
+      if (rest.unfrozen > 0 && share <= top.share) break;
       std::pop_heap(link_heap_.begin(), link_heap_.end(), is_later);
       link_heap_.pop_back();
-      if (link.unfrozen == 0) continue;
+      if (rest.unfrozen == 0) continue;
       link_heap_.push_back({share, top.link});
       std::push_heap(link_heap_.begin(), link_heap_.end(), is_later);
     }
@@ -100,9 +100,9 @@ void Network::share_out(std::span<FlowId> flows) {
 void Network::freeze(FlowId id, double rate) {
   new_rates_[id] = rate;
   for (const LinkId l : path_links(flows_[id].path)) {
-    Link& link = links_[l];
-    link.left = std::max(0.0, link.left - rate);
-    --link.unfrozen;
+    Rest& rest = rests_[l];
+    rest.left = std::max(0.0, rest.left - rate);
+    --rest.unfrozen;
   }
 }
 
