@@ -128,12 +128,11 @@ void Collectives::fill_lane(const GroupState& state, const Collective& collectiv
   const std::int64_t hop_time = hop_ns(hop, algorithm, protocol);
   out.extra_ns = hop_time - hop.latency_ns;
   if (collective.spec.is_fluid && lane.pieces > 0 && out.steps > 1) {
-    // The hops of a ring through all nodes are of several kinds, which the formula counts; those of others are alike.
-    const std::int64_t all_hops =
-        algorithm == Algorithm::ring
-            ? predict_ns(state.group, collective.spec.operation, algorithm, protocol, 0) - state.run.base_ns
-            : hop_time * out.steps;
-    out.extra_ns = std::max<std::int64_t>(0, all_hops - hop.latency_ns);
+    // The hops of a ring through all nodes are of several kinds; those of others are alike.
+    const std::int64_t latency = algorithm == Algorithm::ring
+                                     ? ring_latency_ns(state.group, collective.spec.operation, protocol, bytes)
+                                     : hop_time * out.steps;
+    out.extra_ns = std::max<std::int64_t>(0, latency - hop.latency_ns);
     out.bytes = shard * out.steps / pieces;
     out.larger = 0;
     out.steps = 1;

@@ -28,7 +28,8 @@ struct CollectiveSpec {
   std::uint8_t priority = 0;     // higher first, among the collectives of a group and among flows in the network
   std::int64_t chunk_bytes = 0;  // others may go first after each so many bytes; 0: not before the end
   std::uint32_t root = 0;        // rank, of a broadcast
-  // The steps of a ring as one flow per rank, begun when all are ready: n flows instead of 2n(n - 1), the same time.
+  // The steps of a ring as one flow per rank, begun when all are ready: n flows instead of 2n(n - 1). The time is the
+  // same where all hops are alike, and within 7 % on the presets.
   bool is_fluid = false;
 };
 

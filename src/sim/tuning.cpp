@@ -48,6 +48,15 @@ class Formula {
     return 0;
   }
 
+  double ring_latency() const {
+    const double steps = passes() * (n() - 1), across = is_across() ? nodes() / n() : 0;
+    const double rings = static_cast<double>(group_.rings.size());
+    const double slowest = over_rings(bytes_ / n());  // of a piece, in all rings at once
+    const double fast = is_across() && local() > 1 ? over(bytes_ / n() / rings, group_.inside) : slowest;
+    const double round = (1 - across) * (hops(1, group_.inside) + fast) + across * (hops(1, group_.across) + slowest);
+    return std::max(steps * (round - slowest), hops(1, worst()));
+  }
+
  private:
   double n() const { return group_.size(); }
   double nodes() const { return static_cast<double>(group_.nodes.size()); }
@@ -170,6 +179,10 @@ std::int64_t predict_ns(const Group& group, Operation operation, Algorithm algor
   if (group.size() < 2) return 0;
   const Formula formula(group, operation, algorithm, protocol, static_cast<double>(bytes));
   return base_ns(group, algorithm, protocol) + std::llround(formula.time());
+}
+
+std::int64_t ring_latency_ns(const Group& group, Operation operation, Protocol protocol, std::int64_t bytes) {
+  return std::llround(Formula(group, operation, Algorithm::ring, protocol, static_cast<double>(bytes)).ring_latency());
 }
 
 double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, std::int64_t bytes) {

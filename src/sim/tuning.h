@@ -36,6 +36,9 @@ double reduction_limit(const Reducer& reducer, double wire, double bytes);
 // `bytes` are of the whole vector: what all-reduce sums, reduce-scatter takes in, all-gather gives out.
 std::int64_t predict_ns(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol,
                         std::int64_t bytes);
+// What a ring takes beyond its bytes over the slowest hop. Pieces that wait at that hop hide the latency of others: the
+// pace is that of the slowest hop, or of a whole round, whichever is slower.
+std::int64_t ring_latency_ns(const Group& group, Operation operation, Protocol protocol, std::int64_t bytes);
 // What each rank sends, bytes.
 double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, std::int64_t bytes);
 

@@ -229,17 +229,24 @@ TEST(Collective, GroupsShareLinksOrTakeTurnsByPriority) {
 }
 
 TEST(Collective, OneFlowPerRankTakesTheSameTime) {
-  const std::int64_t bytes = 120'000'000;
-  const auto difference = [&](int nodes, Algorithm algorithm) {
-    Simulation s(small_cluster(nodes, 4));
-    CollectiveSpec spec = ideal(s.all(), algorithm, bytes);
+  const auto difference = [](const Cluster& cluster, Algorithm algorithm, Protocol protocol, std::int64_t bytes) {
+    Simulation steps(cluster), fluid(cluster);
+    CollectiveSpec spec = ideal(steps.all(), algorithm, bytes);
+    spec.protocol = protocol;
+    const auto expected = static_cast<double>(steps.time_of(spec));
+    spec.group = fluid.all();
     spec.is_fluid = true;
-    const std::int64_t steps = time_of(small_cluster(nodes, 4), algorithm, bytes);
-    return std::abs(static_cast<double>(s.time_of(spec) - steps)) / static_cast<double>(steps);
+    return std::abs(static_cast<double>(fluid.time_of(spec)) - expected) / expected;
   };
-  EXPECT_EQ(difference(1, Algorithm::ring), 0);
-  EXPECT_EQ(difference(3, Algorithm::hierarchical), 0);
-  EXPECT_LT(difference(3, Algorithm::ring), 0.01) << "fast and slow hops in one ring";
+  for (const std::int64_t bytes : {12'000, 1'200'000, 120'000'000}) {
+    EXPECT_EQ(difference(small_cluster(1, 4), Algorithm::ring, Protocol::ideal, bytes), 0);
+    EXPECT_EQ(difference(small_cluster(3, 4), Algorithm::hierarchical, Protocol::ideal, bytes), 0);
+    // Fast and slow hops in one ring.
+    EXPECT_LT(difference(small_cluster(3, 4), Algorithm::ring, Protocol::ideal, bytes), 0.06) << bytes;
+    for (const char* preset : {"dgx-h100:4", "p3.8xlarge:4", "p3.16xlarge"})
+      for (const Protocol protocol : {Protocol::ll, Protocol::simple})
+        EXPECT_LT(difference(load_cluster(preset), Algorithm::ring, protocol, bytes), 0.08) << preset << " " << bytes;
+  }
 }
 
 TEST(Collective, HoldsSmsAndMemoryWhileItRuns) {
