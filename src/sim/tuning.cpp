@@ -23,7 +23,7 @@ std::size_t index_of(Protocol protocol) { return protocol == Protocol::ll ? 0 : 
 
 std::uint32_t log2_up(std::uint32_t n) { return static_cast<std::uint32_t>(std::bit_width(n - 1)); }
 
-// What a formula needs, in bytes and nanoseconds.
+// The formulas, in bytes and nanoseconds.
 class Formula {
  public:
   Formula(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol, double bytes)
