@@ -1,5 +1,5 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu format clean
+.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim format clean
 OVERTAKE := build/release/overtake
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make build     install, build $(OVERTAKE)"
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
+	@echo "make bench-sim how many events per second the simulator does"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -63,6 +64,11 @@ bench: build
 
 bench-gpu: cuda-build
 	bench/gpu/run.py --overtake build/cuda/overtake
+
+bench-sim:
+	cmake --preset release
+	cmake --build --preset release --target bench_sim
+	build/release/bench_sim
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

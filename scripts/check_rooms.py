@@ -15,7 +15,7 @@ MAY_SEE = {
     "ops": ["base", "graph"],
     "cost": ["base", "graph"],
     "models": ["base", "graph", "ops"],
-    "sim": ["base", "graph", "ops", "cost"],
+    "sim": ["base", "graph", "cost"],
     "passes": ["base", "graph", "ops", "cost", "sim"],
     "comm": ["base", "graph"],
     "exec": ["base", "graph", "ops", "cost", "passes", "kernels", "comm"],

@@ -1,0 +1,156 @@
+#pragma once
+// A cluster as people describe it: kinds of devices, nodes that hold them, switches, and links between them. Plain
+// data; docs/clusters.md has the text form. make_topology() writes out every single device, switch and link.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/types.h"
+
+namespace overtake {
+
+// What a collective takes from computation on the same device.
+struct CommunicationCost {
+  std::int32_t sms = 16;                // held while a collective of rings, trees or exchanges runs
+  std::int32_t in_network_sms = 4;      // held while a switch reduces
+  double memory_factor = 3;             // device memory bandwidth per byte/s on the link: a ring reads, reads, writes
+  double in_network_memory_factor = 2;  // the switch reduces: read once, written once
+  bool operator==(const CommunicationCost&) const = default;
+};
+
+struct DeviceType {
+  std::string name;
+  std::int64_t f32_flops = 0;  // per second, dense; tf32 and bf16 are as f32 where the file says nothing
+  std::int64_t tf32_flops = 0;
+  std::int64_t bf16_flops = 0;
+  std::int64_t memory_bandwidth = 0;  // bytes/s
+  std::int64_t memory_bytes = 0;
+  std::int32_t sms = 1;   // or cores: what can be busy at once
+  std::string profile{};  // a file of measured times; empty for none
+  CommunicationCost communication{};
+  bool operator==(const DeviceType&) const = default;
+};
+
+struct DeviceSlot {
+  std::string device;  // a DeviceType
+  std::int32_t count = 1;
+  bool operator==(const DeviceSlot&) const = default;
+};
+
+struct NodeType {
+  std::string name;
+  std::int32_t count = 1;
+  std::vector<DeviceSlot> devices{};
+  bool operator==(const NodeType&) const = default;
+};
+
+enum class ReductionMode : std::uint8_t {
+  none,
+  push,  // devices send, the switch adds and sends the sum to all
+  pull   // each device loads sums of its share through the switch and stores them to all (NVLS)
+};
+
+// What a switch that adds can do. Sums per second are at most entries * entry_bytes / round_trip.
+struct Reduction {
+  ReductionMode mode = ReductionMode::none;
+  std::int64_t entries = 0;  // sums the switch holds at once
+  std::int64_t entry_bytes = 0;
+  std::int64_t round_trip_ns = 0;  // for which an entry is held
+  std::int64_t fixed_ns = 0;       // before the first byte
+  double efficiency = 1;           // share of the link's bandwidth that is payload
+  bool operator==(const Reduction&) const = default;
+};
+
+struct SwitchType {
+  std::string node;  // the NodeType each of whose nodes has its own; empty: of the cluster
+  std::string name;
+  std::int32_t count = 1;
+  Reduction reduction{};
+  bool operator==(const SwitchType&) const = default;
+};
+
+enum class LinkKind : std::uint8_t { nvlink, pcie, ethernet, infiniband };  // networks last
+enum class Wiring : std::uint8_t {
+  all,  // each of the one side with each of the other
+  rail  // the i-th of the one side (in its node) with the i-th of the other
+};
+
+// "leaf", "dgx/h100" (all of them in a node) or "dgx/h100.3" (the fourth).
+struct Endpoint {
+  std::string node;  // empty: of the cluster
+  std::string name;
+  std::int32_t index = -1;  // -1: all
+  bool operator==(const Endpoint&) const = default;
+};
+
+// Both directions have the bandwidth. Ends in one node type: inside every such node.
+struct LinkType {
+  Endpoint from, to;
+  LinkKind kind = LinkKind::ethernet;
+  Wiring wiring = Wiring::all;
+  std::int32_t count = 1;       // parallel links; a flow takes one of them
+  std::int64_t bandwidth = 0;   // bytes/s in each direction, of one link
+  std::int64_t latency_ns = 0;  // of one hop
+  double oversubscription = 1;  // the bandwidth is divided by this
+  bool operator==(const LinkType&) const = default;
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<DeviceType> devices;
+  std::vector<NodeType> nodes;
+  std::vector<SwitchType> switches;
+  std::vector<LinkType> links;
+  bool operator==(const Cluster&) const = default;
+};
+
+// Every device, switch and directed link. Vertices are numbered from 0, devices first.
+struct Vertex {
+  std::string name;            // "dgx.0/h100.3", "leaf.2"
+  std::uint32_t type = 0;      // in Cluster::devices or Cluster::switches
+  std::uint32_t node = kNone;  // number of the node, over all node types; kNone: outside
+};
+struct DirectedLink {
+  std::uint32_t from = 0, to = 0;  // vertices
+  LinkKind kind = LinkKind::ethernet;
+  std::int64_t bandwidth = 0;  // bytes/s, oversubscription taken off
+  std::int64_t latency_ns = 0;
+};
+struct Topology {
+  std::vector<Vertex> vertices;
+  std::uint32_t device_count = 0;
+  std::uint32_t node_count = 0;
+  std::vector<DirectedLink> links;  // 2i and 2i + 1 are the two directions of one cable
+
+  bool is_device(std::uint32_t vertex) const { return vertex < device_count; }
+};
+
+// The cluster must be one that parse_cluster would accept.
+Topology make_topology(const Cluster& cluster);
+
+// Two devices with no way between them; devices do not forward. Equal ids: every device reaches every other.
+struct Unreachable {
+  std::uint32_t from = 0, to = 0;
+};
+Unreachable find_unreachable(const Topology& topology);
+
+// `where` (a file's name) begins every message. A cluster that parses is whole: every name is known, all devices reach
+// one another, no bandwidth is zero.
+Cluster parse_cluster(std::string_view text, const std::string& where);
+std::string save_cluster(const Cluster& cluster);  // parse_cluster(save_cluster(c)) == c
+
+// A file, or a preset with or without a number of nodes: "dgx-h100", "dgx-h100:4".
+Cluster load_cluster(const std::string& file_or_preset);
+std::vector<std::string> preset_names();
+std::string_view preset_text(std::string_view name);  // with its sources; empty when there is none such
+
+std::string describe(const Cluster& cluster);  // a few lines for people
+
+std::string_view to_string(LinkKind);
+std::string_view to_string(ReductionMode);
+std::string_view to_string(Wiring);
+
+}  // namespace overtake

@@ -1,0 +1,31 @@
+#pragma once
+// Ways through a cluster: the fewest hops, among those the widest, among those one chosen by source and destination (as
+// switches do), so that equal ways share the load. Devices do not forward.
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cluster.h"
+
+namespace overtake {
+
+class Router {
+ public:
+  explicit Router(const Topology& topology);  // must outlive the router
+
+  // The links from one vertex to another; empty for a vertex to itself.
+  std::vector<std::uint32_t> route(std::uint32_t from, std::uint32_t to);
+
+ private:
+  void measure(std::uint32_t to);
+
+  const Topology& topology_;
+  std::vector<std::uint32_t> first_out_;  // per vertex, into out_; one more at the end
+  std::vector<std::uint32_t> out_;        // links, by the vertex they leave
+  // From each vertex to target_: hops, and the narrowest link of the widest way with that many.
+  std::uint32_t target_ = kNone;
+  std::vector<std::uint32_t> hops_;
+  std::vector<std::int64_t> width_;
+};
+
+}  // namespace overtake

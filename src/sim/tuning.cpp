@@ -1,0 +1,243 @@
+#include "sim/tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace overtake {
+namespace {
+
+using PerProtocol = std::array<double, 3>;  // LL, LL128, Simple; microseconds
+constexpr PerProtocol kTreeBase = {6.8, 14.0, 8.4}, kRingBase = {6.6, 14.0, 8.4};
+struct HopTimes {
+  PerProtocol tree, ring;
+};
+constexpr HopTimes kNvlink = {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}};
+constexpr HopTimes kPcie = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};
+constexpr HopTimes kNet = {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}};
+
+std::size_t index_of(Protocol protocol) { return protocol == Protocol::ll ? 0 : protocol == Protocol::ll128 ? 1 : 2; }
+
+std::uint32_t log2_up(std::uint32_t n) { return static_cast<std::uint32_t>(std::bit_width(n - 1)); }
+
+// The formulas, in bytes and nanoseconds.
+class Formula {
+ public:
+  Formula(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol, double bytes)
+      : group_(group), operation_(operation), algorithm_(algorithm), protocol_(protocol), bytes_(bytes) {}
+
+  double time() const {
+    if (operation_ == Operation::send_recv) return hops(1, worst()) + over(bytes_, worst());
+    if (operation_ == Operation::broadcast) return broadcast();
+    switch (algorithm_) {
+      case Algorithm::automatic:
+      case Algorithm::ring:
+        return ring();
+      case Algorithm::tree:
+        return tree();
+      case Algorithm::halving_doubling:
+        return halving_doubling();
+      case Algorithm::hierarchical:
+        return hierarchical();
+      case Algorithm::in_network:
+        return in_network();
+    }
+    return 0;
+  }
+
+  double ring_latency() const {
+    const double steps = passes() * (n() - 1), across = is_across() ? nodes() / n() : 0;
+    const double rings = static_cast<double>(group_.rings.size());
+    const double slowest = over_rings(bytes_ / n());  // of a piece, in all rings at once
+    const double fast = is_across() && local() > 1 ? over(bytes_ / n() / rings, group_.inside) : slowest;
+    const double round = (1 - across) * (hops(1, group_.inside) + fast) + across * (hops(1, group_.across) + slowest);
+    return std::max(steps * (round - slowest), hops(1, worst()));
+  }
+
+ private:
+  double n() const { return group_.size(); }
+  double nodes() const { return static_cast<double>(group_.nodes.size()); }
+  double local() const { return static_cast<double>(group_.nodes[0].size()); }
+  bool is_across() const { return group_.nodes.size() > 1; }
+  const Hop& worst() const { return is_across() ? group_.across : group_.inside; }
+  // An all-reduce passes twice: to add, and to spread.
+  double passes() const { return operation_ == Operation::all_reduce ? 2 : 1; }
+
+  double hops(double count, const Hop& hop) const {
+    return count > 0 ? count * static_cast<double>(hop_ns(hop, algorithm_, protocol_)) : 0;
+  }
+  // Time of bytes over a hop of which each has a share.
+  double over(double bytes, const Hop& hop, double share = 1) const {
+    return bytes > 0 ? bytes / (hop.bytes_per_ns * share * efficiency(hop.kind, algorithm_, protocol_)) : 0;
+  }
+  double over_rings(double bytes) const {
+    return bytes / (group_.ring_bytes_per_ns * efficiency(worst().kind, algorithm_, protocol_));
+  }
+  // Without rails the ranks of a node share the way out of it.
+  double rail_share() const { return group_.has_rails || local() < 2 ? 1 : 1 / local(); }
+  double log_nodes() const { return log2_up(static_cast<std::uint32_t>(group_.nodes.size())); }
+
+  double ring() const {
+    const double steps = passes() * (n() - 1), across = is_across() ? steps * nodes() / n() : 0;
+    const double sent = bytes_ * steps / n();  // per rank, over all rings
+    const double slowest =
+        is_across() && local() > 1 ? std::max(over_rings(sent), over(sent, group_.inside)) : over_rings(sent);
+    return hops(steps - across, group_.inside) + hops(across, group_.across) + slowest;
+  }
+  double tree_hops() const {
+    const double deep = group_.has_chains() ? local() - 1 : log2_up(group_.size());
+    return hops(deep, group_.inside) + hops(log_nodes(), group_.rail);
+  }
+  double tree() const {
+    if (!is_across()) return 2 * tree_hops() + over_rings(2 * bytes_ * (group_.has_chains() ? 1 : (n() - 1) / n()));
+    const double rings = static_cast<double>(group_.rings.size());
+    const double inside = over(2 * bytes_ * (local() - 1) / local(), group_.inside);
+    // A node inside one of the two trees sends three halves there and one in the other; few nodes have fewer children.
+    const double outside = over(std::min(2.0, nodes() / 2) * bytes_ / rings, group_.rail);
+    return 2 * tree_hops() + std::max(inside, outside);
+  }
+  double broadcast() const {
+    if (algorithm_ == Algorithm::tree) return tree_hops() + over(2 * bytes_, group_.inside);
+    return hops(n() - nodes(), group_.inside) + hops(nodes() - 1, group_.across) + over_rings(bytes_);
+  }
+  double halving_doubling() const {
+    const double inside_steps = log2_up(group_.size()) - log_nodes();
+    const double outside = is_across() ? over(bytes_ * (1 - 1 / nodes()), group_.rail, rail_share()) : 0;
+    const double inside = over(bytes_ / nodes() * (1 - 1 / local()), group_.inside);
+    const double exchange =
+        passes() * (hops(inside_steps, group_.inside) + hops(log_nodes(), group_.rail) + outside + inside);
+    if (std::has_single_bit(group_.size())) return exchange;
+    return exchange + 2 * (hops(1, is_across() ? group_.rail : group_.inside) + over(bytes_, worst()));
+  }
+  double inside_nodes() const {
+    return passes() * (hops(local() - 1, group_.inside) + over(bytes_ * (local() - 1) / local(), group_.inside));
+  }
+  double hierarchical() const {
+    const double steps = passes() * (nodes() - 1);
+    return inside_nodes() + hops(steps, group_.rail) +
+           over(bytes_ / local() * steps / nodes(), group_.rail, rail_share());
+  }
+  double in_network() const {
+    const bool is_one = group_.reducer.has_value();
+    const Reducer& reducer = is_one ? *group_.reducer : group_.rail_reducers[0];
+    const double share = is_one ? bytes_ : bytes_ / local();
+    const bool twice = operation_ == Operation::all_reduce && reducer.reduction.mode == ReductionMode::pull;
+    const double wire = share * (twice ? 1 + 1 / (is_one ? n() : nodes()) : 1);
+    return static_cast<double>(reducer.latency_ns) + wire / reduction_limit(reducer, wire, share) +
+           (is_one ? 0 : inside_nodes());
+  }
+
+  const Group& group_;
+  Operation operation_;
+  Algorithm algorithm_;
+  Protocol protocol_;
+  double bytes_;
+};
+
+}  // namespace
+
+std::int64_t base_ns(const Group& group, Algorithm algorithm, Protocol protocol) {
+  if (algorithm == Algorithm::in_network) {
+    const std::vector<Reducer>& rails = group.rail_reducers;
+    return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
+  }
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 0;
+  const PerProtocol& base = algorithm == Algorithm::tree ? kTreeBase : kRingBase;
+  return std::llround(base[index_of(protocol)] * 1e3);
+}
+
+std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return hop.latency_ns;
+  const HopTimes& times = hop.kind == LinkKind::nvlink ? kNvlink : hop.kind == LinkKind::pcie ? kPcie : kNet;
+  const PerProtocol& time = algorithm == Algorithm::tree ? times.tree : times.ring;
+  return std::max(hop.latency_ns, static_cast<std::int64_t>(std::llround(time[index_of(protocol)] * 1e3)));
+}
+
+double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 1;
+  const bool is_nvlink = kind == LinkKind::nvlink;
+  // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks. Elsewhere half is
+  // flags.
+  if (protocol == Protocol::ll) return is_nvlink ? 0.3 : 0.5;
+  // It counts on 20, 20 and 20.6 of the 25 GB/s of one NVLink (src/graph/topo.h: SM70_NVLINK_BW and so on).
+  const double reached = is_nvlink ? 0.82 : 1;
+  return protocol == Protocol::ll128 || algorithm == Algorithm::tree ? 0.92 * reached : reached;
+}
+
+double reduction_limit(const Reducer& reducer, double wire, double bytes) {
+  const Reduction& r = reducer.reduction;
+  const double sums =
+      static_cast<double>(r.entries) * static_cast<double>(r.entry_bytes) / static_cast<double>(r.round_trip_ns);
+  return std::min(reducer.bytes_per_ns * r.efficiency, bytes > 0 ? sums * wire / bytes : sums);
+}
+
+std::int64_t predict_ns(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol,
+                        std::int64_t bytes) {
+  if (group.size() < 2) return 0;
+  const Formula formula(group, operation, algorithm, protocol, static_cast<double>(bytes));
+  return base_ns(group, algorithm, protocol) + std::llround(formula.time());
+}
+
+std::int64_t ring_latency_ns(const Group& group, Operation operation, Protocol protocol, std::int64_t bytes) {
+  return std::llround(Formula(group, operation, Algorithm::ring, protocol, static_cast<double>(bytes)).ring_latency());
+}
+
+double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, std::int64_t bytes) {
+  if (group.size() < 2) return 0;
+  const double n = group.size(), all = static_cast<double>(bytes);
+  const double passes = operation == Operation::all_reduce ? 2 : 1;
+  if (operation == Operation::send_recv || operation == Operation::broadcast) return all;
+  if (algorithm == Algorithm::tree) return passes * all;
+  if (algorithm == Algorithm::hierarchical || (algorithm == Algorithm::in_network && !group.reducer)) {
+    const double nodes = static_cast<double>(group.nodes.size()), local = static_cast<double>(group.nodes[0].size());
+    const double across = algorithm == Algorithm::in_network ? 1 : passes * (nodes - 1) / nodes;
+    return passes * all * (local - 1) / local + all / local * across;
+  }
+  if (algorithm == Algorithm::in_network)
+    return all * (passes == 2 && group.reducer->reduction.mode == ReductionMode::pull ? 1 + 1 / n : 1);
+  return passes * all * (n - 1) / n;
+}
+
+Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algorithm algorithm, Protocol protocol) {
+  if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
+    fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
+              to_string(operation), group.size(), why);
+  std::vector<Algorithm> algorithms{algorithm};
+  if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
+  if (operation == Operation::send_recv) algorithms = {Algorithm::ring};
+  std::vector<Protocol> protocols{protocol};
+  if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
+  const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;
+  Choice best{.predicted_ns = INT64_MAX};
+  for (const Algorithm a : algorithms) {
+    if (!cannot_run(group, operation, a).empty()) continue;
+    for (const Protocol p : protocols) {
+      const bool is_offered = a == Algorithm::in_network ? p == Protocol::simple : p != Protocol::ll128 || has_nvlink;
+      if (protocol == Protocol::automatic && !is_offered) continue;
+      const std::int64_t time = predict_ns(group, operation, a, p, bytes);
+      if (time < best.predicted_ns) best = {a, p, time};
+    }
+  }
+  return best;
+}
+
+std::string_view to_string(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::automatic:
+      return "auto";
+    case Protocol::ideal:
+      return "ideal";
+    case Protocol::ll:
+      return "LL";
+    case Protocol::ll128:
+      return "LL128";
+    case Protocol::simple:
+      return "Simple";
+  }
+  return "";
+}
+
+}  // namespace overtake

@@ -1,0 +1,331 @@
+// Collectives against closed forms, to the nanosecond: `a` is the latency of a way, 100 and 10 the bytes per
+// nanosecond.
+
+#include "sim/collective.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <tuple>
+
+#include "base/philox.h"
+#include "sim_case.h"
+#include "unit/temporary_folder.h"
+
+namespace overtake {
+namespace {
+
+using tests::Simulation;
+using tests::small_cluster;
+
+CollectiveSpec ideal(GroupId group, Algorithm algorithm, std::int64_t bytes,
+                     Operation operation = Operation::all_reduce) {
+  return {.group = group, .operation = operation, .bytes = bytes, .algorithm = algorithm, .protocol = Protocol::ideal};
+}
+
+std::int64_t time_of(const Cluster& cluster, Algorithm algorithm, std::int64_t bytes,
+                     Operation operation = Operation::all_reduce) {
+  Simulation s(cluster);
+  return s.time_of(ideal(s.all(), algorithm, bytes, operation));
+}
+
+constexpr std::int64_t a = 600;  // two links of 300 ns
+
+TEST(Collective, RingTakesItsSteps) {
+  for (const std::int64_t n : {2, 3, 4, 8, 13}) {
+    const std::int64_t bytes = n * 100 * 50;
+    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes), 2 * (n - 1) * (a + 50)) << n;
+    for (const Operation half : {Operation::reduce_scatter, Operation::all_gather})
+      EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes, half), (n - 1) * (a + 50)) << n;
+  }
+}
+
+// Up: two children into one link, then one on; down the same way back. Half the bytes in each tree.
+TEST(Collective, TreeOfOnePiece) {
+  const std::int64_t bytes = 40'000;
+  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::tree, bytes), 2 * (a + bytes / 2 / 100));
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, bytes), 4 * a + 3 * bytes / 100);
+}
+
+// Many pieces: every link carries twice the bytes at most, and the rest is latency.
+TEST(Collective, TreeStreamsNearTheBandwidth) {
+  const std::int64_t bytes = 512ll << 20;
+  const double floor = 2.0 * static_cast<double>(bytes) / 100 * 15 / 16;
+  const auto time = static_cast<double>(time_of(small_cluster(1, 16), Algorithm::tree, bytes));
+  EXPECT_GT(time, floor);
+  EXPECT_LT(time, 1.15 * floor);
+}
+
+// 1,024 ranks, 2,046 steps: memory per rank, not per step.
+TEST(Collective, LanesAreFew) {
+  Simulation s(small_cluster(1, 1024));
+  Paths paths(s.topology, s.network);
+  const Group& group = s.collectives.group(s.all());
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::ring, 0).lanes.size(), 1024u);
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::tree, 0).lanes.size(), 4u * 1023);
+  EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::halving_doubling, 0).lanes.size(), 20u * 1024);
+}
+
+TEST(Collective, HalvingDoubling) {
+  for (const std::int64_t n : {2, 4, 8, 16}) {
+    const std::int64_t bytes = n * 100 * 50, steps = std::countr_zero(static_cast<std::uint64_t>(n));
+    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::halving_doubling, bytes),
+              2 * (steps * a + (n - 1) * 50))
+        << n;
+    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::halving_doubling, bytes, Operation::all_gather),
+              steps * a + (n - 1) * 50);
+  }
+  // Three: one hands its data over first, while a half comes in on the same link, and gets the result last.
+  EXPECT_EQ(time_of(small_cluster(1, 3), Algorithm::halving_doubling, 20'000), 4 * a + 300 + 100 + 100 + 200);
+}
+
+TEST(Collective, Hierarchical) {
+  const std::int64_t nodes = 3, local = 4, bytes = 12 * 1000 * 100, across = 2000;
+  EXPECT_EQ(time_of(small_cluster(3, 4), Algorithm::hierarchical, bytes),
+            2 * (local - 1) * (a + bytes / local / 100) + 2 * (nodes - 1) * (across + bytes / local / nodes / 10));
+}
+
+TEST(Collective, RingsOnAllRails) {
+  // Four rings of a quarter each, all network cards busy: the ring's slowest hop sets the pace in the end.
+  const std::int64_t bytes = 64ll << 20, n = 8;
+  const auto time = static_cast<double>(time_of(small_cluster(2, 4), Algorithm::ring, bytes));
+  const double bandwidth_part = 2.0 * static_cast<double>((n - 1) * bytes / n) / (4 * 10);
+  EXPECT_GT(time, bandwidth_part);
+  EXPECT_LT(time, 1.02 * bandwidth_part);
+}
+
+const std::string kPush =
+    " reduction = push\n table = 1000\n entry = 100 B\n round_trip = 2 us\n fixed_cost = 5 us\n efficiency = 0.8\n";
+const std::string kPull =
+    " reduction = pull\n table = 100000\n entry = 100 B\n round_trip = 2 us\n fixed_cost = 25 us\n efficiency = 0.8\n";
+
+// 1000 entries of 100 B in 2 us are 50 bytes/ns, less than 0.8 of the link; 100000 are no limit.
+TEST(Collective, InNetworkHasALowerAndAnUpperLimit) {
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 0), 5000 + a);
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 1'000'000), 5000 + a + 1'000'000 / 50);
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPull), Algorithm::in_network, 800'000), 25000 + a + 900'000 / 80);
+  // Across nodes: shares inside, sums in the switch of each rail (10 * 0.8), shares inside.
+  EXPECT_EQ(time_of(small_cluster(2, 4, kPush), Algorithm::in_network, 400'000),
+            5000 + 2 * 3 * (a + 1000) + 2000 + 100'000 / 8);
+}
+
+// The table of research: bytes on the link of a device, each way.
+TEST(Collective, BytesPerLink) {
+  const std::int64_t bytes = 8'000'000;
+  for (const auto& [algorithm, cluster, expected] :
+       {std::tuple{Algorithm::ring, small_cluster(1, 8), 2 * bytes * 7 / 8},
+        std::tuple{Algorithm::halving_doubling, small_cluster(1, 8), 2 * bytes * 7 / 8},
+        std::tuple{Algorithm::in_network, small_cluster(1, 8, kPush), bytes},
+        std::tuple{Algorithm::in_network, small_cluster(1, 8, kPull), bytes + bytes / 8}}) {
+    Simulation s(cluster);
+    s.time_of(ideal(s.all(), algorithm, bytes));
+    for (std::uint32_t d = 0; d < 8; ++d) {
+      EXPECT_EQ(s.sent(d), expected) << to_string(algorithm);
+      EXPECT_EQ(s.received(d), expected) << to_string(algorithm);
+    }
+  }
+  // Odd sizes lose and invent no byte: n - 1 ranks pass every byte on, twice.
+  Simulation s(small_cluster(1, 8));
+  s.time_of(ideal(s.all(), Algorithm::ring, 1'000'003));
+  std::int64_t sum = 0;
+  for (std::uint32_t d = 0; d < 8; ++d) sum += s.sent(d);
+  EXPECT_EQ(sum, 2 * 7 * 1'000'003);
+  // Two trees: a rank inside one is a leaf of the other, and no link carries more than twice the bytes.
+  Simulation trees(small_cluster(1, 8));
+  trees.time_of(ideal(trees.all(), Algorithm::tree, bytes));
+  for (std::uint32_t d = 0; d < 8; ++d) EXPECT_LE(trees.sent(d), 2 * bytes);
+}
+
+TEST(Collective, BroadcastAndSend) {
+  // One piece down a chain; a binary tree of four: root -> 2 -> {1, 3}.
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 30'000, Operation::broadcast), 3 * (a + 300));
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, 30'000, Operation::broadcast), 2 * a + 300 + 600);
+  // 8 pieces of 32 KiB (328 ns) stream: the last leaves after 8 times, and has two more hops to go.
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 8 * (32 << 10), Operation::broadcast), 10 * 328 + 3 * a);
+  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), a + 1000);
+}
+
+// Max-plus: a piece goes out when the rank is there, its last one is out, and the one before has come in. `d` are the
+// times of a piece out of each rank; the result is when each rank has sent and received all.
+std::vector<std::int64_t> ring_ends(const std::vector<std::int64_t>& ready, const std::vector<std::int64_t>& d) {
+  const std::size_t n = ready.size();
+  std::vector<std::int64_t> begin = ready, next(n);
+  const auto arrived = [&](std::size_t r) { return begin[(r + n - 1) % n] + d[(r + n - 1) % n] + a; };
+  for (std::size_t step = 1; step < 2 * (n - 1); ++step) {
+    for (std::size_t r = 0; r < n; ++r) next[r] = std::max({begin[r] + d[r], arrived(r)});
+    begin = next;
+  }
+  for (std::size_t r = 0; r < n; ++r) next[r] = std::max(begin[r] + d[r], arrived(r));
+  return next;
+}
+
+TEST(Collective, JitteredStartsFollowTheRecurrence) {
+  const std::uint32_t n = 16;
+  Simulation s(small_cluster(1, n));
+  const CollectiveId id = s.collectives.add(ideal(s.all(), Algorithm::ring, n * 5000));
+  std::vector<std::int64_t> ready(n);
+  std::vector<std::pair<std::int64_t, std::uint32_t>> order;
+  for (std::uint32_t r = 0; r < n; ++r) {
+    ready[r] = philox({5, 5}, r, 0)[0] % 20000;
+    order.emplace_back(ready[r], r);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::int64_t> ends(n);
+  std::size_t next = 0;
+  while (true) {
+    const std::int64_t time = std::min(next < n ? order[next].first : kNever, s.collectives.next_time());
+    if (time == kNever) break;
+    for (const CollectiveReport& r : s.collectives.advance(time)) ends[r.rank] = time;
+    for (; next < n && order[next].first == time; ++next) s.collectives.ready(time, id, order[next].second);
+  }
+  EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50)));
+}
+
+TEST(Collective, AnUrgentOneOvertakesAtTheEndOfAChunk) {
+  Simulation s(small_cluster(1, 4));
+  const GroupId group = s.all();
+  CollectiveSpec bulk = ideal(group, Algorithm::ring, 400'000), urgent = ideal(group, Algorithm::ring, 40'000);
+  bulk.chunk_bytes = 100'000;
+  urgent.priority = 1;
+  const std::int64_t chunk = 6 * (a + 250), small = 6 * (a + 100);
+  const CollectiveId first = s.collectives.add(bulk), second = s.collectives.add(urgent);
+  s.collectives.ready_all(0, first);
+  while (s.collectives.next_time() < chunk + 10) s.collectives.advance(s.collectives.next_time());
+  s.collectives.ready_all(chunk + 10, second);  // in the second chunk
+  s.run();
+  EXPECT_EQ(s.end_of(second), 2 * chunk + small);
+  EXPECT_EQ(s.end_of(first), 4 * chunk + small);
+}
+
+TEST(Collective, WithoutChunksNobodyOvertakes) {
+  Simulation s(small_cluster(1, 4));
+  const GroupId group = s.all();
+  CollectiveSpec urgent = ideal(group, Algorithm::ring, 40'000);
+  urgent.priority = 1;
+  const CollectiveId first = s.collectives.add(ideal(group, Algorithm::ring, 400'000)),
+                     second = s.collectives.add(urgent);
+  s.collectives.ready_all(0, first);
+  s.collectives.ready_all(0, second);
+  s.run();
+  EXPECT_EQ(s.end_of(first), 6 * (a + 1000));
+  EXPECT_EQ(s.end_of(second), 6 * (a + 1000) + 6 * (a + 100));
+}
+
+// Two groups of the same devices have half the links each; with priorities the urgent one has them all.
+TEST(Collective, GroupsShareLinksOrTakeTurnsByPriority) {
+  for (const bool urgent : {false, true}) {
+    Simulation s(small_cluster(1, 4));
+    CollectiveSpec one = ideal(s.all(), Algorithm::ring, 400'000), two = ideal(s.all(), Algorithm::ring, 400'000);
+    two.priority = urgent;
+    const CollectiveId first = s.collectives.add(one), second = s.collectives.add(two);
+    s.collectives.ready_all(0, first);
+    s.collectives.ready_all(0, second);
+    s.run();
+    EXPECT_EQ(s.end_of(second), 6 * (a + (urgent ? 1000 : 2000)));
+    if (!urgent) {
+      EXPECT_EQ(s.end_of(first), 6 * (a + 2000));
+    }
+  }
+}
+
+TEST(Collective, OneFlowPerRankTakesTheSameTime) {
+  const auto difference = [](const Cluster& cluster, Algorithm algorithm, Protocol protocol, std::int64_t bytes) {
+    Simulation steps(cluster), fluid(cluster);
+    CollectiveSpec spec = ideal(steps.all(), algorithm, bytes);
+    spec.protocol = protocol;
+    const auto expected = static_cast<double>(steps.time_of(spec));
+    spec.group = fluid.all();
+    spec.is_fluid = true;
+    return std::abs(static_cast<double>(fluid.time_of(spec)) - expected) / expected;
+  };
+  for (const std::int64_t bytes : {12'000, 1'200'000, 120'000'000}) {
+    EXPECT_EQ(difference(small_cluster(1, 4), Algorithm::ring, Protocol::ideal, bytes), 0);
+    EXPECT_EQ(difference(small_cluster(3, 4), Algorithm::hierarchical, Protocol::ideal, bytes), 0);
+    // Fast and slow hops in one ring.
+    EXPECT_LT(difference(small_cluster(3, 4), Algorithm::ring, Protocol::ideal, bytes), 0.06) << bytes;
+    for (const char* preset : {"dgx-h100:4", "p3.8xlarge:4", "p3.16xlarge"})
+      for (const Protocol protocol : {Protocol::ll, Protocol::simple})
+        EXPECT_LT(difference(load_cluster(preset), Algorithm::ring, protocol, bytes), 0.08) << preset << " " << bytes;
+  }
+}
+
+TEST(Collective, HoldsSmsAndMemoryWhileItRuns) {
+  Simulation s(small_cluster(1, 4));
+  const CollectiveId id = s.collectives.add(ideal(s.all(), Algorithm::ring, 4'000'000));
+  s.collectives.ready_all(0, id);
+  s.collectives.advance(0);
+  EXPECT_EQ(s.collectives.take_changed(), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  const double time = 6 * (a + 10'000);
+  EXPECT_EQ(s.collectives.load(2).sms, 16);
+  EXPECT_NEAR(s.collectives.load(2).memory_bytes_per_s, 3 * 6'000'000 / time * 1e9, 1) << "three times the link's";
+  EXPECT_TRUE(s.collectives.take_changed().empty());
+  s.run();
+  EXPECT_EQ(s.collectives.load(2), DeviceLoad{});
+  EXPECT_EQ(s.collectives.take_changed().size(), 4u);
+}
+
+TEST(Collective, ABusyDeviceSlowsItDown) {
+  Simulation s(small_cluster(1, 4));
+  s.collectives.set_speed(0, 1, 0.5);
+  // Into it and out of it at half the rate.
+  const std::vector<std::int64_t> ends = ring_ends({0, 0, 0, 0}, {20'000, 20'000, 10'000, 10'000});
+  EXPECT_EQ(s.time_of(ideal(s.all(), Algorithm::ring, 4'000'000)), *std::max_element(ends.begin(), ends.end()));
+}
+
+TEST(Collective, ADeadDeviceStopsItAndItGoesOnAfterwards) {
+  Simulation s(small_cluster(1, 4));
+  const CollectiveId id = s.collectives.add(ideal(s.all(), Algorithm::ring, 4'000'000));
+  s.collectives.ready_all(0, id);
+  while (s.collectives.next_time() < 5000) s.collectives.advance(s.collectives.next_time());
+  s.collectives.set_speed(5000, 2, 0);
+  EXPECT_LT(s.run(), 30'000) << "nothing moves any more";
+  EXPECT_EQ(s.end_of(id), -1);
+  s.collectives.set_speed(1'000'000, 2, 1);
+  s.run();
+  EXPECT_EQ(s.end_of(id), 6 * (a + 10'000) + 1'000'000 - 5000);
+}
+
+TEST(Collective, WithoutLatency) {
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::ring, 40'000), 6 * 100);
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::halving_doubling, 40'000), 2 * 300);
+  EXPECT_EQ(time_of(small_cluster(1, 4, "", 0), Algorithm::ring, 0), 0);
+}
+
+TEST(Collective, OneDeviceAlone) {
+  Simulation s(small_cluster(1, 2));
+  const GroupId group = s.collectives.add_group({1});
+  EXPECT_EQ(s.time_of(ideal(group, Algorithm::ring, 1000)), 0);
+  ASSERT_EQ(s.ends.size(), 1u);
+}
+
+TEST(Collective, TheSameBytesOfOutputTwice) {
+  const auto log = [] {
+    Simulation s(load_cluster("dgx-h100:2"));
+    const GroupId all = s.all(), few = s.collectives.add_group({1, 9, 4, 12});
+    for (std::uint32_t i = 0; i < 6; ++i)
+      s.collectives.ready_all(i * 1000, s.collectives.add({.group = i % 2 == 0 ? all : few,
+                                                           .bytes = 1'000'003 << i,
+                                                           .priority = static_cast<std::uint8_t>(i % 3),
+                                                           .chunk_bytes = 4 << 20}));
+    s.run();
+    return s.log;
+  };
+  const std::string first = log();
+  EXPECT_GT(first.size(), 1000u);
+  EXPECT_EQ(first, log());
+}
+
+TEST(Collective, WhatCannotRunIsTheUsersError) {
+  Simulation s(small_cluster(1, 3));
+  const GroupId group = s.all();
+  EXPECT_TRUE(says(user_error([&] { s.collectives.add(ideal(group, Algorithm::in_network, 1)); }),
+                   {"in-network", "all-reduce", "3 devices", "no switch", "use ring"}));
+  EXPECT_TRUE(says(user_error([&] { s.collectives.add(ideal(group, Algorithm::tree, 1, Operation::all_gather)); }),
+                   {"tree", "all-gather"}));
+  EXPECT_TRUE(
+      says(user_error([&] { s.collectives.add(ideal(group, Algorithm::halving_doubling, 1, Operation::all_gather)); }),
+           {"power of two"}));
+}
+
+}  // namespace
+}  // namespace overtake

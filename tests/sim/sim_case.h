@@ -1,0 +1,92 @@
+#pragma once
+// Small clusters, and a collective run on one from start to end.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "sim/collective.h"
+
+namespace overtake::tests {
+
+// `nodes` nodes of `local` devices with an inner switch each and a rail per place, 100 B/ns inside and 10 outside.
+// `reduction` holds the keys of switches that add: inside for one node, of the rails for several.
+inline Cluster small_cluster(int nodes, int local, const std::string& reduction = "", int inside_ns = 300,
+                             int outside_ns = 1000) {
+  std::string text = fmt::format(
+      "device d\n f32 = 1 TFLOP/s\n memory = 1 GB\n memory_bandwidth = 1000 GB/s\n sms = 100\n"
+      "node n x{}\n devices = d x{}\nswitch n/inner\n{}link n/d n/inner\n kind = NVLink\n bandwidth = 100 GB/s\n"
+      " latency = {} ns\n",
+      nodes, local, nodes == 1 ? reduction : "", inside_ns);
+  if (nodes > 1)
+    text += fmt::format(
+        "switch leaf x{}\n{}switch spine\nlink n/d leaf\n kind = InfiniBand\n wiring = rail\n bandwidth = 10 GB/s\n"
+        " latency = {} ns\nlink leaf spine\n kind = InfiniBand\n bandwidth = 10000 GB/s\n latency = 0 ns\n",
+        local, reduction, outside_ns);
+  return parse_cluster(text, "test");
+}
+
+// The simulator over one cluster, with a loop around it.
+struct Simulation {
+  explicit Simulation(Cluster c)
+      : cluster(std::move(c)),
+        topology(make_topology(cluster)),
+        network(topology.links),
+        collectives(cluster, topology, network) {}
+
+  // A group of all devices.
+  GroupId all() {
+    std::vector<std::uint32_t> devices(topology.device_count);
+    for (std::uint32_t d = 0; d < devices.size(); ++d) devices[d] = d;
+    return collectives.add_group(std::move(devices));
+  }
+
+  // Until nothing is left; the log has every report with its time.
+  std::int64_t run() {
+    std::int64_t last = 0;
+    while (collectives.next_time() != kNever) {
+      last = collectives.next_time();
+      for (const CollectiveReport& r : collectives.advance(last)) {
+        if (r.is_last) ends.emplace_back(r.collective, last);
+        log += fmt::format("{} collective {} rank {}{}\n", last, r.collective, r.rank, r.is_last ? " last" : "");
+      }
+    }
+    return last;
+  }
+
+  std::int64_t time_of(const CollectiveSpec& spec) {
+    const CollectiveId id = collectives.add(spec);
+    collectives.ready_all(0, id);
+    return run();
+  }
+
+  std::int64_t end_of(CollectiveId id) const {
+    for (const auto& [collective, time] : ends)
+      if (collective == id) return time;
+    return -1;
+  }
+
+  // Bytes that left a device, on all its links.
+  std::int64_t sent(std::uint32_t device) const { return sum(device, true); }
+  std::int64_t received(std::uint32_t device) const { return sum(device, false); }
+
+  Cluster cluster;
+  Topology topology;
+  Network network;
+  Collectives collectives;
+  std::vector<std::pair<CollectiveId, std::int64_t>> ends;
+  std::string log;
+
+ private:
+  std::int64_t sum(std::uint32_t device, bool leaves) const {
+    std::int64_t bytes = 0;
+    for (LinkId l = 0; l < topology.links.size(); ++l)
+      if ((leaves ? topology.links[l].from : topology.links[l].to) == device) bytes += network.link_bytes(l);
+    return bytes;
+  }
+};
+
+}  // namespace overtake::tests
