@@ -2,7 +2,7 @@
 # Installs what the build and the tests need, from Debian 12's own packages. Does nothing where all of it is there.
 set -euo pipefail
 packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
-          zlib1g-dev dataset-fashion-mnist clang-format python3)
+          zlib1g-dev dataset-fashion-mnist clang-format python3 chromium chromium-driver python3-selenium)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")

@@ -86,7 +86,9 @@ class EventReader {
     const double us = it->get<double>();
     if (!(std::abs(us) < kMaxMicroseconds))
       fail_user("{}: {}: {} of {} us is beyond all bounds; write the trace again", path_, where(event), key, us);
-    return std::llround(us * 1e3);
+    // In two parts: microseconds since 1970 have no bits left for a factor of 1000.
+    const double whole = std::floor(us);
+    return std::llround(whole) * 1000 + std::llround((us - whole) * 1e3);
   }
 
   static std::pair<std::string, std::string> thread_key(const json& event) {

@@ -30,7 +30,7 @@ function inkOn(colour) {
   return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#10151b" : "#ffffff";
 }
 
-function layoutOf(runs) {
+function layoutOf(runs, withMemory) {
   const bands = [];
   let y = AXIS_HEIGHT;
   const add = (band) => { bands.push({ y, ...band }); y += band.height; };
@@ -46,7 +46,7 @@ function layoutOf(runs) {
         const label = isFirst ? run.tracks[row.track].name : "";
         add({ type: "row", height: isFirst ? LANE_HEIGHT : NESTED_HEIGHT, run, row, label });
       });
-      if (device.memory.at.length) add({ type: "memory", height: MEMORY_HEIGHT, run, device });
+      if (withMemory && device.memory.at.length) add({ type: "memory", height: MEMORY_HEIGHT, run, device });
     });
     y += 8;
   }

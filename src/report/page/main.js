@@ -15,23 +15,31 @@ function readTheme(state) {
   state.colours[state.colours.length - 1] = state.theme.dim;
 }
 
+// A button that is pressed while something is shown.
+function toggle(name, onChange, ...content) {
+  const button = make("button", { type: "button", "aria-pressed": "true", title: `hide or show ${name}` }, ...content);
+  button.addEventListener("click", () => {
+    const isShown = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isShown));
+    onChange(isShown);
+  });
+  return button;
+}
+
 function addLegend(data, state, byKind, timeline) {
-  const legend = document.getElementById("legend");
   for (const [kind, colour] of byKind) {
     const id = data.texts.indexOf(kind);
-    const button = make("button", { type: "button", "aria-pressed": "true", title: `hide or show ${kind}` },
-      swatch(colour), kind);
-    button.addEventListener("click", () => {
-      state.hidden[id] = 1 - state.hidden[id];
-      button.setAttribute("aria-pressed", String(!state.hidden[id]));
+    document.getElementById("legend").append(toggle(kind, (isShown) => {
+      state.hidden[id] = Number(!isShown);
       timeline.drawSoon();
-    });
-    legend.append(button);
+    }, swatch(colour), kind));
   }
   const groups = new Map(data.runs.flatMap((run) => run.devices).flatMap((device) => device.memory.groups)
     .map(({ name, colour }) => [name, colour]));
-  document.getElementById("memory-legend").append(...[...groups].map(([name, colour]) =>
-    make("span", {}, swatch(colour), name)));
+  if (groups.size === 0) return;
+  document.getElementById("memory-legend").append(
+    toggle("memory", (isShown) => timeline.setMemory(isShown), "memory"),
+    ...[...groups].map(([name, colour]) => make("span", {}, swatch(colour), name)));
 }
 
 function addSearch(data, state, timeline) {

@@ -7,7 +7,7 @@ class Timeline {
   constructor(data, state) {
     this.data = data;
     this.state = state;
-    this.layout = state.layout = layoutOf(data.runs);
+    this.layout = state.layout = layoutOf(data.runs, true);
     this.end = data.runs.reduce((most, run) => Math.max(most, run.end), 1);
     for (const id of ["stage", "layers", "spacer", "base", "overlay", "card"]) this[id] = document.getElementById(id);
     this.view = { t0: 0, t1: this.end, width: 0, height: 0, scroll: 0 };
@@ -53,6 +53,11 @@ class Timeline {
       this.frame = undefined;
       this.draw();
     });
+  }
+
+  setMemory(isShown) {
+    this.layout = this.state.layout = layoutOf(this.data.runs, isShown);
+    this.resize();
   }
 
   // What is in view. ----------------------------------------------------------------------------------------------
