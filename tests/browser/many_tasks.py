@@ -22,10 +22,10 @@ def timeline(tasks: int, devices: int = 4, runs: int = 2) -> dict:
                 task = device * per_device + i  # ids are those of the whole run
                 kind = "all_reduce" if is_shared else KINDS[4 * i // per_device]
                 name = f"layer{i // 10}.{kind}"
-                events.append({"ph": "X", "pid": pid, "tid": int(is_shared), "name": name, "cat": kind,
-                               "ts": i * length + device * 2, "dur": length * (1.5 if is_shared else 0.8),
-                               "args": {"task": task, "step": 0, "layer": f"layer{i // 10}", "kind": kind, "op": "linear",
-                                        "waits_for": [task - 1] if i else []}})
+                args = {"task": task, "step": 0, "layer": f"layer{i // 10}", "kind": kind, "op": "linear",
+                        "waits_for": [task - 1] if i else []}
+                events.append({"ph": "X", "pid": pid, "tid": int(is_shared), "name": name, "cat": kind, "args": args,
+                               "ts": i * length + device * 2, "dur": length * (1.5 if is_shared else 0.8)})
                 if i % 4 == 0:
                     share = min(i, per_device - i) / per_device
                     events.append({"ph": "C", "pid": pid, "tid": 0, "name": "live bytes", "ts": i * length,
@@ -35,10 +35,11 @@ def timeline(tasks: int, devices: int = 4, runs: int = 2) -> dict:
 
 
 def described(pid: int, run: int, device: str, length: float) -> list:
-    about = {"run": run, "name": ["in-order", "ooo"][run % 2], "model": "made-up", "schedule": ["in-order", "ooo"][run % 2],
-             "device": device, "arena_bytes": 2 << 30, "step_us": [length + 40]}
-    meta = [("process_name", 0, {"name": device}), ("overtake_run", 0, about), ("thread_name", 0, {"name": "main lane"}),
-            ("thread_name", 1, {"name": "communication lane 1"})]
+    name = ["in-order", "ooo"][run % 2]
+    about = {"run": run, "name": name, "model": "made-up", "schedule": name, "device": device, "arena_bytes": 2 << 30,
+             "step_us": [length + 40]}
+    meta = [("process_name", 0, {"name": device}), ("overtake_run", 0, about),
+            ("thread_name", 0, {"name": "main lane"}), ("thread_name", 1, {"name": "communication lane 1"})]
     return [{"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args} for name, tid, args in meta]
 
 

@@ -12,7 +12,8 @@ function neighboursOf({ run, task }) {
 
 function outline(ctx, view, layout, run, task, colour, width) {
   const band = bandOfTask(layout, run, task);
-  const x0 = Math.max(xOf(view, run.begin[task]), GUTTER - 4), x1 = Math.min(xOf(view, run.until[task]), view.width + 4);
+  const x0 = Math.max(xOf(view, run.begin[task]), GUTTER - 4);
+  const x1 = Math.min(xOf(view, run.until[task]), view.width + 4);
   if (x1 < GUTTER || x0 > view.width) return;
   ctx.strokeStyle = colour;
   ctx.lineWidth = width;

@@ -183,8 +183,9 @@ function drawRunBand(ctx, view, state, run, y, height) {
     ctx.fillStyle = theme.faint;
     if (s > 0 && left > GUTTER && right - left > 4) ctx.fillRect(Math.round(left), y, 1, height - 3);
     const room = Math.min(right, view.width) - left - 8;
-    const label = run.steps.length > 2 ? `step ${s + 1}` : "step";
-    if (room > 44) ctx.fillText(fitted(`${label}  ${formatTime(run.steps[s + 1] - run.steps[s])}`, room), left + 5, y + 12);
+    const number = run.steps.length > 2 ? ` ${s + 1}` : "";
+    const label = `step${number}  ${formatTime(run.steps[s + 1] - run.steps[s])}`;
+    if (room > 44) ctx.fillText(fitted(label, room), left + 5, y + 12);
   }
 }
 

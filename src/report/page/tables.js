@@ -85,7 +85,8 @@ function differenceTable(figures, colours) {
     if (figures.some((run) => of(run) > 0))
       rows.push(row({ content: [swatch(colours.get(kind)), kind] }, of, time));
   }
-  return table(figures.length > 1 ? "Differences" : "Time by kind", ["per step", ...figures.map((run) => run.run)], rows,
+  const header = ["per step", ...figures.map((run) => run.run)];
+  return table(figures.length > 1 ? "Differences" : "Time by kind", header, rows,
     figures.length > 1 ? `Changes are against ${figures[0].run}; time of a kind is the sum over all lanes.`
       : "Time of a kind is the sum over all lanes.");
 }
