@@ -12,8 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-// Nanoseconds that a signed 64-bit number holds with room for sums.
-constexpr double kMaxMicroseconds = 4e15;
+// Times since 1970 fit, and sums of nanoseconds stay within 64 bits.
+constexpr double kMaxMicroseconds = 2e15;
+// Eleven days, so that times within a trace are exact as floating-point numbers too.
+constexpr std::int64_t kMaxLength_ns = 1'000'000'000'000'000;
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -83,7 +85,10 @@ class EventReader {
     const auto it = event.find(key);
     if (it == event.end() || !it->is_number())
       fail_user("{}: {}: '{}' is not a number of microseconds; write the trace again", path_, where(event), key);
-    const double us = it->get<double>();
+    return ns_of(event, key, it->get<double>());
+  }
+
+  std::int64_t ns_of(const json& event, const char* key, double us) const {
     if (!(std::abs(us) < kMaxMicroseconds))
       fail_user("{}: {}: {} of {} us is beyond all bounds; write the trace again", path_, where(event), key, us);
     // In two parts: microseconds since 1970 have no bits left for a factor of 1000.
@@ -148,14 +153,28 @@ class EventReader {
     }
   }
 
+  void check_length() const {
+    std::int64_t first = out_.list.front().begin_ns, last = first;
+    for (const TraceEvent& e : out_.list) {
+      first = std::min(first, e.begin_ns);
+      last = std::max(last, e.begin_ns + e.duration_ns);
+    }
+    if (last - first > kMaxLength_ns)
+      fail_user("{}: a timeline of {:.0f} days; cut it to the steps of interest", path_,
+                static_cast<double>(last - first) / 86400e9);
+  }
+
   void add_counter(const json& event) {
     if (text_at(event, "name") != "live bytes") return;
     TraceEvent counter;
     std::tie(counter.process, counter.thread) = thread_key(event);
     counter.begin_ns = ns_at(event, "ts");
     counter.is_counter = true;
-    for (const auto& [group, bytes] : event.at("args").items())
+    for (const auto& [group, bytes] : event.at("args").items()) {
+      if (!bytes.is_number_integer())
+        fail_user("{}: {}: '{}' is not a number of bytes; write the trace again", path_, where(event), group);
       counter.counters.emplace_back(group, bytes.get<std::int64_t>());
+    }
     out_.list.push_back(std::move(counter));
   }
 
@@ -175,7 +194,7 @@ class EventReader {
     run.schedule = text_at(*args, "schedule");
     run.device = text_at(*args, "device");
     run.arena_bytes = args->at("arena_bytes").get<std::int64_t>();
-    for (const json& us : args->at("step_us")) run.step_ns.push_back(std::llround(us.get<double>() * 1e3));
+    for (const json& us : args->at("step_us")) run.step_ns.push_back(ns_of(event, "step_us", us.get<double>()));
     out_.described[key.first] = std::move(run);
   }
 

@@ -43,7 +43,7 @@ std::string kind_of(const TraceEvent& event) {
 
 bool is_note(const std::string& category) {
   return category == "user_annotation" || category == "gpu_user_annotation" || category == "python_function" ||
-         category == "overhead" || category == "Trace";
+         category == "overhead";
 }
 
 class FileReader {
@@ -97,6 +97,7 @@ class FileReader {
   }
 
   void add(const TraceEvent& event, std::int64_t origin_ns) {
+    if (event.category == "Trace") return;  // PyTorch's word on how long its profiler ran
     RunDraft& draft = draft_of(event.process);
     const std::uint32_t device = device_of(draft, event.process);
     if (event.is_counter) {

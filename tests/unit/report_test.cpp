@@ -139,21 +139,27 @@ TEST(Figures, OfAHandMadeRun) {
 }
 
 // As PyTorch's profiler writes: pids of both sorts, times since 1970, nested CPU ops, annotations over kernels.
+constexpr std::string_view kTorchTrace = R"json({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": [
+  {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": {"name": "python"}},
+  {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
+  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 7, "tid": 7, "ts": 1700000000000000.0,
+   "dur": 100},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 7, "tid": 7, "ts": 1700000000000010.0, "dur": 50},
+  {"ph": "B", "cat": "cpu_op", "name": "aten::addmm", "pid": 7, "tid": 7, "ts": 1700000000000020.0},
+  {"ph": "E", "pid": 7, "tid": 7, "ts": 1700000000000040.0},
+  {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#2", "pid": 0, "tid": "stream 7",
+   "ts": 1700000000000030.0, "dur": 60},
+  {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": "stream 7", "ts": 1700000000000040.0, "dur": 30},
+  {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": "stream 9",
+   "ts": 1700000000000060.0, "dur": 30},
+  {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler",
+   "ts": 1700000000000000.0, "dur": 500},
+  {"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 1700000000000020.0},
+  {"ph": "i", "name": "note", "pid": 7, "tid": 7, "ts": 1700000000000020.0}]})json";
+
 TEST(TraceFile, ReadsThoseOfOthers) {
   const TemporaryFolder folder;
-  const std::string path =
-      folder.write("torch.json", R"({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": [
-    {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": {"name": "python"}},
-    {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
-    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 7, "tid": 7, "ts": 1700000000000000.0, "dur": 100},
-    {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 7, "tid": 7, "ts": 1700000000000010.0, "dur": 50},
-    {"ph": "B", "cat": "cpu_op", "name": "aten::addmm", "pid": 7, "tid": 7, "ts": 1700000000000020.0},
-    {"ph": "E", "pid": 7, "tid": 7, "ts": 1700000000000040.0},
-    {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#2", "pid": 0, "tid": "stream 7", "ts": 1700000000000030.0, "dur": 60},
-    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": "stream 7", "ts": 1700000000000040.0, "dur": 30},
-    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": "stream 9", "ts": 1700000000000060.0, "dur": 30},
-    {"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 1700000000000020.0},
-    {"ph": "i", "name": "note", "pid": 7, "tid": 7, "ts": 1700000000000020.0}]})");
+  const std::string path = folder.write("torch.json", kTorchTrace);
   const TraceFile file = read_traces({path});
   ASSERT_EQ(file.runs.size(), 1u);
   const RecordedRun& run = file.runs[0];
@@ -202,6 +208,9 @@ TEST(TraceFile, ErrorsNameFileAndEvent) {
            {"bad.json", "event 1 ('b')", "negative duration: -3 us"}));
   EXPECT_TRUE(says(error_of(R"([{"ph": "X", "name": "a", "dur": 2}])"), {"event 0 ('a')", "'ts'", "microseconds"}));
   EXPECT_TRUE(says(error_of(R"([{"ph": "X", "name": "a", "ts": 1e300, "dur": 2}])"), {"event 0 ('a')", "bounds"}));
+  EXPECT_TRUE(says(error_of(R"([{"ph": "X", "name": "a", "ts": 0, "dur": 1728e9}])"), {"bad.json", "20 days"}));
+  EXPECT_TRUE(says(error_of(R"([{"ph": "C", "name": "live bytes", "ts": 0, "args": {"other": 1e300}}])"),
+                   {"event 0 ('live bytes')", "'other'", "bytes"}));
   EXPECT_TRUE(says(error_of(R"([{"ph": "X", "name": "a", "ts": 1, "args": {"waits_for": "b"}}])"),
                    {"event 0 ('a')", "wrong type"}));
 }
