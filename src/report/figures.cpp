@@ -107,9 +107,11 @@ std::vector<KindFigures> kind_figures(const TraceFile& traces, const RecordedRun
   return kinds;
 }
 
-std::int64_t median(std::vector<std::int64_t> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
+std::int64_t median_length(const std::vector<RecordedStep>& steps) {
+  std::vector<std::int64_t> lengths;
+  for (const RecordedStep& step : steps) lengths.push_back(step.end_ns - step.begin_ns);
+  std::ranges::sort(lengths);
+  return lengths[lengths.size() / 2];
 }
 
 RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
@@ -119,8 +121,8 @@ RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
   figures.model = run.model;
   figures.schedule = run.schedule;
   figures.tasks = std::ranges::count(run.tasks, false, &RecordedTask::is_note);
-  figures.steps = static_cast<std::int64_t>(run.step_ns.size());
-  figures.step_ns = run.step_ns.empty() ? run.end_ns : median(run.step_ns);
+  figures.steps = static_cast<std::int64_t>(run.steps.size());
+  figures.step_ns = run.steps.empty() ? run.end_ns : median_length(run.steps);
   figures.run_ns = run.end_ns;
   for (std::uint32_t d = 0; d < run.devices.size(); ++d) figures.devices.push_back(device_figures(traces, run, d));
   figures.kinds = kind_figures(traces, run);

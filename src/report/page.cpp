@@ -29,7 +29,7 @@ json columns_of(const RecordedRun& run) {
     kind.push_back(task.kind);
     op.push_back(task.op);
     layer.push_back(task.layer);
-    step.push_back(task.step == RecordedTask::kNoStep ? 0 : task.step);
+    step.push_back(task.step == RecordedTask::kNoStep ? 0 : task.step + 1);
     waits_count.push_back(static_cast<std::uint32_t>(task.waits_for.size()));
     for (const std::uint32_t other : task.waits_for)
       waits.push_back(static_cast<std::int64_t>(i) - static_cast<std::int64_t>(other));
@@ -58,13 +58,14 @@ json memory_of(const RecordedMemory& memory) {
 }
 
 json run_of(const RecordedRun& run) {
-  json devices = json::array(), tracks = json::array();
+  json devices = json::array(), tracks = json::array(), steps = json::array();
+  for (const RecordedStep& step : run.steps) steps.push_back({step.begin_ns, step.end_ns});
   for (const RecordedDevice& device : run.devices)
     devices.push_back(
         {{"name", device.name}, {"arena_bytes", device.arena_bytes}, {"memory", memory_of(device.memory)}});
   for (const RecordedTrack& track : run.tracks) tracks.push_back({{"name", track.name}, {"device", track.device}});
-  return {{"name", run.name},     {"model", run.model}, {"schedule", run.schedule}, {"end", run.end_ns},
-          {"steps", run.step_ns}, {"devices", devices}, {"tracks", tracks},         {"tasks", columns_of(run)}};
+  return {{"name", run.name}, {"model", run.model}, {"schedule", run.schedule}, {"end", run.end_ns},
+          {"steps", steps},   {"devices", devices}, {"tracks", tracks},         {"tasks", columns_of(run)}};
 }
 
 // Nothing inside a script element may look like its end; "<" as an escape cannot.

@@ -1,6 +1,7 @@
 #include "report/trace_events.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -44,6 +45,7 @@ class EventReader {
     if (std::ranges::none_of(out_.list, [](const TraceEvent& e) { return !e.is_counter; }))
       fail_user("{}: a timeline without tasks: {} events, none of them a span (ph X or B); trace at least one step",
                 path_, seen_);
+    check_length();
     return std::move(out_);
   }
 
@@ -224,7 +226,9 @@ std::string TraceEvents::process_name(const std::string& process) const {
 
 std::string TraceEvents::thread_name(const std::string& process, const std::string& thread) const {
   const auto it = thread_names.find({process, thread});
-  return it == thread_names.end() || it->second.empty() ? "thread " + thread : it->second;
+  if (it != thread_names.end() && !it->second.empty()) return it->second;
+  const bool is_number = std::ranges::all_of(thread, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return is_number ? "thread " + thread : thread;
 }
 
 TraceEvents read_trace_events(const std::string& path) { return EventReader(path).read(); }

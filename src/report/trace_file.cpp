@@ -73,7 +73,12 @@ class FileReader {
         draft.run.name = d.name;
         draft.run.model = d.model;
         draft.run.schedule = d.schedule;
-        draft.run.step_ns = d.step_ns;
+        std::int64_t begin_ns = 0;
+        for (const std::int64_t ns : d.step_ns) {
+          draft.run.steps.push_back({begin_ns, begin_ns + ns});
+          begin_ns += ns;
+        }
+        draft.run.end_ns = begin_ns;
       }
     }
     return draft;
@@ -121,7 +126,7 @@ class FileReader {
     if (event.task) draft.by_id[{task.step, *event.task}] = static_cast<std::uint32_t>(draft.run.tasks.size());
     // A step of PyTorch's profiler.
     if (event.category == "user_annotation" && event.name.starts_with("ProfilerStep#"))
-      draft.run.step_ns.push_back(event.duration_ns);
+      draft.run.steps.push_back({task.begin_ns, task.end_ns});
     draft.run.end_ns = std::max(draft.run.end_ns, task.end_ns);
     draft.run.tasks.push_back(std::move(task));
     draft.waits.push_back(event.waits_for);
@@ -151,9 +156,6 @@ class FileReader {
         if (it != draft.by_id.end()) draft.run.tasks[i].waits_for.push_back(it->second);
       }
     }
-    std::int64_t steps_ns = 0;
-    for (const std::int64_t ns : draft.run.step_ns) steps_ns += ns;
-    if (!events_.described.empty()) draft.run.end_ns = std::max(draft.run.end_ns, steps_ns);
     order_tracks(draft.run);
     set_rows(draft.run);
     order_tasks(draft.run);

@@ -52,12 +52,16 @@ struct RecordedDevice {
   RecordedMemory memory;
 };
 
+struct RecordedStep {
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
 struct RecordedRun {
   std::string name, file, model, schedule;
   std::vector<RecordedDevice> devices;
   std::vector<RecordedTrack> tracks;  // those of a device are neighbours
   std::vector<RecordedTask> tasks;    // by track, row, begin
-  std::vector<std::int64_t> step_ns;  // length of each step, if the file tells
+  std::vector<RecordedStep> steps;    // if the file tells
   std::int64_t end_ns = 0;            // of the last task or step
 };
 

@@ -75,7 +75,9 @@ TEST(Perfetto, IsReadBack) {
   EXPECT_EQ(run.name, "one");
   EXPECT_EQ(run.model, "tiny");
   EXPECT_EQ(run.schedule, "by hand");
-  EXPECT_EQ(run.step_ns, (std::vector<std::int64_t>{10000, 10000}));
+  ASSERT_EQ(run.steps.size(), 2u);
+  EXPECT_EQ(run.steps[1].begin_ns, 10000);
+  EXPECT_EQ(run.steps[1].end_ns, 20000);
   EXPECT_EQ(run.end_ns, 20000);
   ASSERT_EQ(run.devices.size(), 1u);
   EXPECT_EQ(run.devices[0].name, "cpu");
@@ -185,7 +187,8 @@ TEST(TraceFile, ReadsThoseOfOthers) {
 TEST(TraceFile, ClosesWhatHadNotEnded) {
   const TemporaryFolder folder;
   const std::string path = folder.write("cut.json", R"([{"ph": "E", "pid": 1, "tid": 1, "ts": 1},
-    {"ph": "B", "name": "long", "pid": 1, "tid": 1, "ts": 2}, {"ph": "X", "name": "short", "pid": 1, "tid": 2, "ts": 4, "dur": 5}])");
+    {"ph": "B", "name": "long", "pid": 1, "tid": 1, "ts": 2},
+    {"ph": "X", "name": "short", "pid": 1, "tid": 2, "ts": 4, "dur": 5}])");
   const RecordedRun run = read_traces({path}).runs.at(0);
   ASSERT_EQ(run.tasks.size(), 2u);
   EXPECT_EQ(run.end_ns, 7000);  // from the first begin on

@@ -50,12 +50,9 @@ function runOf(raw, number) {
   const t = raw.tasks;
   const begin = runningSums(t.begin, t.row_firsts);
   const waits = waitsOf(t.waits_count, t.waits);
-  const steps = [0];
-  for (const ns of raw.steps) steps.push(steps[steps.length - 1] + ns);
   return {
     number, name: raw.name, model: raw.model, schedule: raw.schedule, end: raw.end, tracks: raw.tracks,
-    // Where steps begin and end, if they fill the run from its start on.
-    steps: steps[steps.length - 1] <= raw.end * 1.001 ? steps : [0],
+    steps: raw.steps.map(([from, to]) => ({ from, to })),
     devices: raw.devices.map((d) => ({ name: d.name, arena: d.arena_bytes, memory: memoryOf(d.memory) })),
     rows: t.row_firsts.map((first, r) =>
       ({ track: t.row_tracks[r], first, last: t.row_firsts[r + 1] ?? begin.length })),

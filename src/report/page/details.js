@@ -89,7 +89,7 @@ function taskCard(state, shown, goTo) {
     ["kind", texts[run.kind[task]]], ["op", texts[run.op[task]]], ["layer", texts[run.layer[task]]],
     ["takes", formatTime(until - begin)], ["begins", formatTime(begin)], ["ends", formatTime(until)],
     ["on", where.filter(Boolean).join(", ")],
-    ["step", run.steps.length > 2 ? `${run.step[task] + 1} of ${run.steps.length - 1}` : ""],
+    ["step", run.step[task] && run.steps.length > 1 ? `${run.step[task]} of ${run.steps.length}` : ""],
   ].filter(([, value]) => value !== "");
   const parts = [
     make("h3", {}, swatch(state.colours[run.kind[task]]), texts[run.name_of[task]]),

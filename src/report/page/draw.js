@@ -177,16 +177,15 @@ function drawRunBand(ctx, view, state, run, y, height) {
   ctx.fillStyle = theme.lane;
   ctx.fillRect(0, y, view.width, height - 3);
   ctx.font = FONT;
-  for (let s = 0; s + 1 < run.steps.length; ++s) {
-    const left = Math.max(xOf(view, run.steps[s]), GUTTER), right = xOf(view, run.steps[s + 1]);
-    if (right < GUTTER || left > view.width) continue;
+  run.steps.forEach(({ from, to }, s) => {
+    const left = Math.max(xOf(view, from), GUTTER), right = xOf(view, to);
+    if (right < GUTTER || left > view.width) return;
     ctx.fillStyle = theme.faint;
     if (s > 0 && left > GUTTER && right - left > 4) ctx.fillRect(Math.round(left), y, 1, height - 3);
     const room = Math.min(right, view.width) - left - 8;
-    const number = run.steps.length > 2 ? ` ${s + 1}` : "";
-    const label = `step${number}  ${formatTime(run.steps[s + 1] - run.steps[s])}`;
-    if (room > 44) ctx.fillText(fitted(label, room), left + 5, y + 12);
-  }
+    const number = run.steps.length > 1 ? ` ${s + 1}` : "";
+    if (room > 44) ctx.fillText(fitted(`step${number}  ${formatTime(to - from)}`, room), left + 5, y + 12);
+  });
 }
 
 function drawGutter(ctx, view, state, band, y) {

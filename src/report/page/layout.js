@@ -3,12 +3,13 @@
 const AXIS_HEIGHT = 26, RUN_HEIGHT = 26, DEVICE_HEIGHT = 20, LANE_HEIGHT = 24, NESTED_HEIGHT = 17, MEMORY_HEIGHT = 56;
 const GUTTER = 164;
 
-// Okabe and Ito's colours, which stay apart for colour-blind eyes; communication has its own.
+// Okabe and Ito's colours, which stay apart for colour-blind eyes; communication has its own. Kinds of other programs
+// have Tol's.
 const KIND_COLOURS = new Map(Object.entries({
   forward: "#56b4e9", input_grad: "#e69f00", weight_grad: "#009e73", update: "#cc79a7", all_reduce: "#d55e00",
   reduce_scatter: "#a33f00", all_gather: "#f0e442", send: "#7a5cb8", recv: "#b8a2e0", load: "#8a939e",
 }));
-const OTHER_COLOURS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#8a939e", "#b9c24a", "#7a5cb8"];
+const OTHER_COLOURS = ["#6699cc", "#88ccee", "#44aa99", "#ddcc77", "#cc6677", "#999933", "#882255", "#8a939e"];
 const MEMORY_COLOURS = new Map(Object.entries({
   "weights and states": "#0072b2", activations: "#56b4e9", gradients: "#e69f00", other: "#9aa4af",
 }));
