@@ -2,6 +2,7 @@
 
 const LEAST_NS = 50;  // the shortest time that fills the view
 const REACH = 4;      // pixels by which a pointer may miss a task
+const TALL = 600;     // pixels beyond which a timeline gets a page of its own on paper
 
 class Timeline {
   constructor(data, state) {
@@ -24,6 +25,7 @@ class Timeline {
     const room = Math.max(300, Math.round(window.innerHeight * 0.68));
     const height = isPaper ? this.layout.height : Math.min(this.layout.height, room);
     const width = this.stage.clientWidth, density = isPaper ? 2 : window.devicePixelRatio || 1;
+    this.stage.classList.toggle("tall", height > TALL);
     this.stage.style.height = `${height + 2}px`;
     this.layers.style.height = `${height}px`;
     this.spacer.style.height = `${this.layout.height - height}px`;
