@@ -53,6 +53,13 @@ class EventList {
   std::string text_;
 };
 
+// A step lasts until its last task has ended, so that steps one after the other do not overlap.
+std::int64_t length_of(const Trace& step) {
+  std::int64_t end_ns = step.step_ns;
+  for (const Span& span : step.spans) end_ns = std::max(end_ns, span.end_ns);
+  return end_ns;
+}
+
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 bool is_communication(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::recv; }
@@ -84,14 +91,14 @@ class RunWriter {
     for (std::size_t s = 0; s < run_.steps.size(); ++s) {
       for (const Span& span : run_.steps[s].spans) add_span(span, s, start_ns, deps.of(span.task));
       add_memory(run_.steps[s], start_ns);
-      start_ns += run_.steps[s].step_ns;
+      start_ns += length_of(run_.steps[s]);
     }
   }
 
  private:
   void describe() {
     json step_us = json::array();
-    for (const Trace& step : run_.steps) step_us.push_back(microseconds(step.step_ns));
+    for (const Trace& step : run_.steps) step_us.push_back(microseconds(length_of(step)));
     for (std::size_t d = 0; d < devices_; ++d) {
       const std::string device = devices_ == 1 ? run_.device : run_.device + " " + std::to_string(d);
       const std::size_t process = first_process_ + d;

@@ -1,12 +1,8 @@
 #include "report/trace_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/file.h"
 #include "report/trace_events.h"
 
 namespace overtake {
@@ -236,8 +232,13 @@ TraceFile read_traces(const std::vector<std::string>& paths) {
     const std::size_t first = all.runs.size();
     FileReader(path, all).read();
     if (paths.size() == 1) continue;
-    for (std::size_t r = first; r < all.runs.size(); ++r)
-      if (all.runs[r].name != file_stem(path)) all.runs[r].name = file_stem(path) + ": " + all.runs[r].name;
+    // Of several files, the name says which; in full where two are called the same.
+    const std::string stem = file_stem(path);
+    const bool is_unique = std::ranges::count(paths, stem, file_stem) == 1;
+    for (std::size_t r = first; r < all.runs.size(); ++r) {
+      std::string& name = all.runs[r].name;
+      name = (is_unique ? stem : path) + (name == stem ? "" : ": " + name);
+    }
   }
   return all;
 }

@@ -206,7 +206,10 @@ class ReportPage(unittest.TestCase):
     def test_dark_room_and_paper(self):
         self.open(timeline(800))
         read = "[...document.getElementById('base').getContext('2d').getImageData(2, 2, 1, 1).data]"
-        panel = lambda: self.js("return " + read)
+
+        def panel():
+            return self.js("return " + read)
+
         self.assertEqual(panel()[:3], [255, 255, 255])
         media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)

@@ -73,7 +73,7 @@ function drawOverlay(ctx, view, state, layout, shown, pointerX) {
 
 function neighbourList(state, run, list, gapOf, goTo) {
   const items = list.slice(0, MOST_LISTED).map((other) => make("li", {}, swatch(state.colours[run.kind[other]]),
-    make("button", { type: "button", onclick: () => goTo({ run, task: other }) }, state.texts[run.name_of[other]]),
+    make("button", { type: "button", onclick: () => goTo({ run, task: other }) }, state.texts[run.names[other]]),
     make("small", {}, gapOf(other))));
   if (list.length > MOST_LISTED)
     items.push(make("li", { className: "more" }, `and ${list.length - MOST_LISTED} more`));
@@ -92,7 +92,7 @@ function taskCard(state, shown, goTo) {
     ["step", run.step[task] && run.steps.length > 1 ? `${run.step[task]} of ${run.steps.length}` : ""],
   ].filter(([, value]) => value !== "");
   const parts = [
-    make("h3", {}, swatch(state.colours[run.kind[task]]), texts[run.name_of[task]]),
+    make("h3", {}, swatch(state.colours[run.kind[task]]), texts[run.names[task]]),
     make("dl", {}, ...facts.flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, value)])),
   ];
   if (before.length)

@@ -67,13 +67,13 @@ class Density {
 }
 
 function drawTasks(ctx, view, state, { run, row }, y, height) {
-  const { begin, until, kind, name_of } = run;
+  const { begin, until, kind, names } = run;
   const { colours, hidden, matched, texts } = state;
   const { t0, t1 } = view, scale = scaleOf(view), dim = colours.length - 1;
   const density = new Density(ctx, colours, y, height);
   for (let i = firstAbove(until, row.first, row.last, t0); i < row.last && begin[i] < t1; ++i) {
     if (hidden[kind[i]]) continue;
-    const colour = matched && !matched[name_of[i]] ? dim : kind[i];
+    const colour = matched && !matched[names[i]] ? dim : kind[i];
     const x = GUTTER + (begin[i] - t0) * scale, width = (until[i] - begin[i]) * scale;
     if (width < 1) { density.add(Math.floor(x), colour, width); continue; }
     density.end();
@@ -81,7 +81,7 @@ function drawTasks(ctx, view, state, { run, row }, y, height) {
     ctx.fillStyle = colours[colour];
     ctx.fillRect(left, y, Math.max(right - left - (width > 3 ? 1 : 0), 0.6), height);
     if (right - left < 34) continue;
-    const label = fitted(texts[name_of[i]].replace(`.${texts[kind[i]]}`, ""), right - left - 8);
+    const label = fitted(texts[names[i]].replace(`.${texts[kind[i]]}`, ""), right - left - 8);
     if (!label) continue;
     ctx.fillStyle = colour === dim ? state.theme.faint : state.inks[kind[i]];
     ctx.fillText(label, left + 4, y + height / 2 + 0.5);

@@ -52,7 +52,7 @@ function addSearch(data, state, timeline) {
     state.matched = wanted ? Uint8Array.from(data.texts, (text) => Number(text.toLowerCase().includes(wanted))) : null;
     if (wanted)
       for (const run of data.runs)
-        for (let task = 0; task < run.count; ++task) if (state.matched[run.name_of[task]]) hits.push({ run, task });
+        for (let task = 0; task < run.count; ++task) if (state.matched[run.names[task]]) hits.push({ run, task });
     hits.sort((a, b) => a.run.number - b.run.number || a.run.begin[a.task] - b.run.begin[b.task]);
     found.textContent = wanted ? `${hits.length.toLocaleString("en")} found` : "";
     timeline.drawSoon();

@@ -12,7 +12,7 @@ function runCard(run, isFirst) {
   const peak = mostOf(run.devices, "peak_bytes");
   if (peak > 0) facts.push(["peak memory", formatBytes(peak)]);
   facts.push(["tasks", run.tasks.toLocaleString("en")]);
-  const ratio = make("span", { className: run.speed_up >= 1 ? "good" : "bad" }, `${trimmed(run.speed_up, 3)}×`);
+  const ratio = make("span", { className: run.speed_up >= 1 ? "good" : "bad" }, `${run.speed_up.toFixed(3)}×`);
   const about = [run.model, run.schedule !== run.run && run.schedule, run.devices.length > 1 &&
     `${run.devices.length} devices`].filter(Boolean).join(", ") || run.file;
   return make("article", { className: "run" },
@@ -27,7 +27,7 @@ function table(title, header, rows, note) {
   const cells = (row, tag) => row.map((cell, i) => {
     const { content, left } = cell?.content ? cell : { content: [cell], left: false };
     const properties = { className: left ? "left" : "" };
-    if (i === 0) properties.scope = tag === "th" ? "col" : "row";
+    if (tag === "th" || i === 0) properties.scope = tag === "th" ? "col" : "row";
     return make(i === 0 ? "th" : tag, properties, ...content);
   });
   return make("div", {}, make("h2", {}, title),
@@ -65,7 +65,7 @@ function compared(value, base, format) {
   if (Math.abs(change) < 0.05) return { content: [format(value), make("small", {}, "±0 %")] };
   const sign = change > 0 ? "+" : "−";
   return { content: [format(value), make("small", { className: change > 0 ? "bad" : "good" },
-    `${sign}${trimmed(Math.abs(change), 1)} %`)] };
+    `${sign}${Math.abs(change).toFixed(1)} %`)] };
 }
 
 function differenceTable(figures, colours) {
@@ -74,7 +74,7 @@ function differenceTable(figures, colours) {
   const row = (title, valueOf, format) => [title, ...figures.map((run, i) =>
     compared(valueOf(run), i === 0 ? undefined : valueOf(figures[0]), format))];
   const rows = [row("step time", (run) => run.step_ms * 1e6, time)];
-  if (figures.length > 1) rows.push(["speed-up", ...figures.map((run) => `${trimmed(run.speed_up, 3)}×`)]);
+  if (figures.length > 1) rows.push(["speed-up", ...figures.map((run) => `${run.speed_up.toFixed(3)}×`)]);
   for (const [title, key] of [["idle, all devices", "idle_ms"], ["exposed communication", "exposed_ms"]])
     if (figures.some((run) => sumOver(run.devices, key) > 0))
       rows.push(row(title, (run) => perStep(run, sumOver(run.devices, key)), time));

@@ -1,25 +1,23 @@
 // Numbers as people write them, and elements of the page.
 
-function trimmed(value, digits) { return value.toFixed(digits); }
-
 function formatTime(ns) {
   const size = Math.abs(ns);
   if (size < 1e3) return `${Math.round(ns)} ns`;
   const [unit, name] = size < 1e6 ? [1e3, "µs"] : size < 1e9 ? [1e6, "ms"] : [1e9, "s"];
   const value = ns / unit;
-  return `${trimmed(value, Math.abs(value) < 10 ? 3 : Math.abs(value) < 100 ? 2 : 1)} ${name}`;
+  return `${value.toFixed(Math.abs(value) < 10 ? 3 : Math.abs(value) < 100 ? 2 : 1)} ${name}`;
 }
 
 function formatBytes(bytes) {
   let value = bytes;
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-    if (Math.abs(value) < 1024) return `${unit === "B" ? value : trimmed(value, 2)} ${unit}`;
+    if (Math.abs(value) < 1024) return `${unit === "B" ? value : value.toFixed(2)} ${unit}`;
     value /= 1024;
   }
-  return `${trimmed(value, 2)} TiB`;
+  return `${value.toFixed(2)} TiB`;
 }
 
-function formatShare(part, whole) { return whole > 0 ? `${trimmed((100 * part) / whole, 1)} %` : "–"; }
+function formatShare(part, whole) { return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "–"; }
 
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);

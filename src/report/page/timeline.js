@@ -17,7 +17,6 @@ class Timeline {
     this.pointers = new Map();  // those pressed
     this.listen();
     this.fit();
-    this.resize();
   }
 
   // Drawing. ------------------------------------------------------------------------------------------------------
