@@ -1,5 +1,6 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim format clean
+.PHONY: help setup setup-browser build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim \
+  format clean
 OVERTAKE := build/release/overtake
 
 help:
@@ -16,6 +17,9 @@ help:
 setup:
 	@scripts/setup.sh
 
+setup-browser:
+	@scripts/setup.sh browser
+
 build: setup
 	cmake --preset release -DOVERTAKE_TESTS=OFF
 	cmake --build --preset release --target overtake
@@ -29,7 +33,7 @@ check:
 	scripts/check_rooms.py
 	@git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror && echo "format: clean"
 
-test: setup check
+test: setup-browser check
 	cmake --preset release -DOVERTAKE_TESTS=ON
 	cmake --build --preset release
 	ctest --preset release -j 2

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need, from Debian 12's own packages. Does nothing where all of it is there.
+# `setup.sh browser` adds what the tests of the report's page need.
 set -euo pipefail
 packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
           zlib1g-dev dataset-fashion-mnist clang-format python3)
+if [ "${1:-}" = browser ]; then packages+=(chromium chromium-driver python3-selenium); fi
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")

@@ -154,7 +154,7 @@ int bench(const BenchFlags& flags) {
   }
   if (!flags.trace.empty()) {
     std::vector<TracedRun> runs;
-    for (const Row& row : rows) runs.push_back({row.asked, &row.session->plan(), row.traces});
+    for (const Row& row : rows) runs.push_back({row.asked, &row.session->plan(), row.traces, flags.session.device});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
   const std::vector<PassRecord>& passes = rows[0].session->passes();
@@ -178,7 +178,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   c->add_option("--steps", flags->steps, "measured steps of each")->capture_default_str();
   c->add_option("--warm", flags->warm, "steps of each before that")->capture_default_str();
-  c->add_option("--trace", flags->trace, "timeline of the last step of each for ui.perfetto.dev");
+  c->add_option("--trace", flags->trace,
+                "timeline of the last step of each, for `overtake report` and ui.perfetto.dev");
   c->add_flag("--passes", flags->passes, "what each pass did: tasks, and bytes that the step's tasks read and write");
   c->footer("Example:\n  overtake bench resnet-18 --batch 16 --schedules in-order,ooo --trace resnet.json");
   c->callback([flags, &exit_code] { exit_code = bench(*flags); });

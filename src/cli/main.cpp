@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   overtake::add_train_command(app, exit_code);
   overtake::add_bench_command(app, exit_code);
+  overtake::add_report_command(app, exit_code);
   overtake::add_models_command(app, exit_code);
   overtake::add_export_command(app, exit_code);
   overtake::add_devices_command(app, exit_code);

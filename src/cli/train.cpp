@@ -97,9 +97,8 @@ int train(TrainFlags flags) {
       session, flags.loop, [&](const Progress& p) { progress.show(p); }, [] { return interrupted != 0; });
 
   if (!flags.trace.empty())
-    write_file_atomically(
-        flags.trace,
-        perfetto_json({{flags.session.model + ", " + session.plan().schedule, &session.plan(), result.traces}}));
+    write_file_atomically(flags.trace, perfetto_json({{flags.session.model + ", " + session.plan().schedule,
+                                                       &session.plan(), result.traces, flags.session.device}}));
   const std::string hash = hash_text(session.weights_hash());
   if (result.interrupted)
     fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
@@ -155,7 +154,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   c->add_option("--resume", flags->loop.resume, "checkpoint to go on from; the result is as if never stopped");
-  c->add_option("--trace", flags->trace, "timeline of the last steps for ui.perfetto.dev");
+  c->add_option("--trace", flags->trace, "timeline of the last steps, for `overtake report` and ui.perfetto.dev");
   c->footer(
       "Example:\n  overtake train cnn --data fashion-mnist --epochs 2 --lr 0.05 --save runs/cnn --save-every 200");
   c->callback([flags, &exit_code] { exit_code = train(*flags); });

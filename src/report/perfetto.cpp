@@ -1,6 +1,9 @@
 #include "report/perfetto.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "report/live_memory.h"
 
 namespace overtake {
 namespace {
@@ -18,42 +21,161 @@ const char* colour_of(Kind kind) {
       return "rail_animation";
     case Kind::update:
       return "rail_idle";
-    default:
-      return "generic_work";
+    case Kind::all_reduce:
+      return "terrible";
+    case Kind::reduce_scatter:
+      return "bad";
+    case Kind::all_gather:
+      return "yellow";
+    case Kind::send:
+      return "thread_state_iowait";
+    case Kind::recv:
+      return "thread_state_runnable";
+    case Kind::load:
+      return "grey";
   }
+  return "generic_work";
 }
 
-json name_event(const char* what, std::size_t process, std::size_t thread, const std::string& name) {
-  return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+// Events one by one as text, so that a long trace never is a tree of JSON values.
+class EventList {
+ public:
+  void add(const json& event) {
+    text_ += text_.empty() ? "" : ",\n";
+    text_ += event.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+  void add_metadata(const char* what, std::size_t process, std::size_t thread, json args) {
+    add({{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", std::move(args)}});
+  }
+  std::string file() const { return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text_ + "\n]}\n"; }
+
+ private:
+  std::string text_;
+};
+
+// A step lasts until its last task has ended, so that steps one after the other do not overlap.
+std::int64_t length_of(const Trace& step) {
+  std::int64_t end_ns = step.step_ns;
+  for (const Span& span : step.spans) end_ns = std::max(end_ns, span.end_ns);
+  return end_ns;
 }
+
+double microseconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+bool is_communication(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::recv; }
+
+// "main lane", "side lane 1", "communication lane 2": by its place on its device and by what it does.
+std::string lane_name(const Plan& plan, std::size_t lane) {
+  const Lane& self = plan.lanes[lane];
+  const auto place = std::count_if(plan.lanes.begin(), plan.lanes.begin() + static_cast<std::ptrdiff_t>(lane),
+                                   [&](const Lane& other) { return other.device == self.device; });
+  const bool communicates = !self.tasks.empty() && std::ranges::all_of(self.tasks, [&](TaskId t) {
+    return is_communication(plan.graph.tasks[t].kind);
+  });
+  if (place == 0 && !communicates) return "main lane";
+  return (communicates ? "communication lane " : "side lane ") + std::to_string(place);
+}
+
+class RunWriter {
+ public:
+  RunWriter(EventList& events, const TracedRun& run, std::size_t number, std::size_t first_process)
+      : events_(events), run_(run), plan_(*run.plan), number_(number), first_process_(first_process) {
+    for (const Lane& lane : plan_.lanes) devices_ = std::max(devices_, std::size_t{lane.device} + 1);
+  }
+  std::size_t devices() const { return devices_; }
+
+  void write() {
+    describe();
+    const Dependencies deps = dependencies(plan_.graph);
+    std::int64_t start_ns = 0;
+    for (std::size_t s = 0; s < run_.steps.size(); ++s) {
+      for (const Span& span : run_.steps[s].spans) add_span(span, s, start_ns, deps.of(span.task));
+      add_memory(run_.steps[s], start_ns);
+      start_ns += length_of(run_.steps[s]);
+    }
+  }
+
+ private:
+  void describe() {
+    json step_us = json::array();
+    for (const Trace& step : run_.steps) step_us.push_back(microseconds(length_of(step)));
+    for (std::size_t d = 0; d < devices_; ++d) {
+      const std::string device = devices_ == 1 ? run_.device : run_.device + " " + std::to_string(d);
+      const std::size_t process = first_process_ + d;
+      events_.add_metadata("process_name", process, 0,
+                           {{"name", devices_ == 1 ? run_.name : run_.name + ", " + device}});
+      events_.add_metadata("process_labels", process, 0, {{"labels", plan_.schedule + " on " + device}});
+      events_.add_metadata("overtake_run", process, 0,
+                           {{"run", number_},
+                            {"name", run_.name},
+                            {"model", plan_.graph.model},
+                            {"schedule", plan_.schedule},
+                            {"device", device},
+                            {"arena_bytes", plan_.arena_bytes},
+                            {"step_us", step_us}});
+    }
+    for (std::size_t l = 0; l < plan_.lanes.size(); ++l)
+      events_.add_metadata("thread_name", process_of(l), l, {{"name", lane_name(plan_, l)}});
+  }
+
+  std::size_t process_of(std::size_t lane) const { return first_process_ + plan_.lanes[lane].device; }
+
+  void add_span(const Span& span, std::size_t step, std::int64_t start_ns, std::span<const TaskId> waits_for) {
+    const Graph& g = plan_.graph;
+    const Task& task = g.tasks[span.task];
+    json waits = json::array();
+    for (const TaskId t : waits_for)
+      if (plan_.is_planned(t)) waits.push_back(t);
+    events_.add({{"ph", "X"},
+                 {"pid", process_of(span.lane)},
+                 {"tid", span.lane},
+                 {"name", g.task_name(span.task)},
+                 {"cat", to_string(task.kind)},
+                 {"cname", colour_of(task.kind)},
+                 {"ts", microseconds(start_ns + span.begin_ns)},
+                 {"dur", microseconds(span.end_ns - span.begin_ns)},
+                 {"args",
+                  {{"task", span.task},
+                   {"step", step},
+                   {"layer", g.layer_name(task.layer)},
+                   {"kind", to_string(task.kind)},
+                   {"op", to_string(task.op)},
+                   {"waits_for", std::move(waits)}}}});
+  }
+
+  void add_memory(const Trace& step, std::int64_t start_ns) {
+    const auto memory = live_memory(plan_, step);
+    for (std::size_t d = 0; d < memory.size(); ++d) {
+      for (const MemorySample& sample : memory[d]) {
+        json bytes;
+        for (std::size_t i = 0; i < kMemoryGroups.size(); ++i) bytes[std::string(kMemoryGroups[i])] = sample.bytes[i];
+        events_.add({{"ph", "C"},
+                     {"pid", first_process_ + d},
+                     {"tid", 0},
+                     {"name", "live bytes"},
+                     {"ts", microseconds(start_ns + sample.at_ns)},
+                     {"args", std::move(bytes)}});
+      }
+    }
+  }
+
+  EventList& events_;
+  const TracedRun& run_;
+  const Plan& plan_;
+  std::size_t number_, first_process_, devices_ = 1;
+};
 
 }  // namespace
 
 std::string perfetto_json(const std::vector<TracedRun>& runs) {
-  json events = json::array();
-  for (std::size_t p = 0; p < runs.size(); ++p) {
-    const TracedRun& run = runs[p];
-    events.push_back(name_event("process_name", p, 0, run.name));
-    for (std::size_t l = 0; l < run.plan->lanes.size(); ++l)
-      events.push_back(name_event("thread_name", p, l, l == 0 ? "main lane" : "side lane " + std::to_string(l)));
-    double start_us = 0;
-    for (const Trace& trace : run.steps) {
-      for (const Span& span : trace.spans) {
-        const Task& task = run.plan->graph.tasks[span.task];
-        events.push_back({{"ph", "X"},
-                          {"pid", p},
-                          {"tid", span.lane},
-                          {"name", run.plan->graph.task_name(span.task)},
-                          {"cat", to_string(task.kind)},
-                          {"cname", colour_of(task.kind)},
-                          {"ts", start_us + static_cast<double>(span.begin_ns) * 1e-3},
-                          {"dur", static_cast<double>(span.end_ns - span.begin_ns) * 1e-3},
-                          {"args", {{"op", to_string(task.op)}, {"kind", to_string(task.kind)}, {"task", span.task}}}});
-      }
-      start_us += static_cast<double>(trace.step_ns) * 1e-3;
-    }
+  EventList events;
+  std::size_t processes = 0;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    RunWriter writer(events, runs[r], r, processes);
+    writer.write();
+    processes += writer.devices();
   }
-  return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
+  return events.file();
 }
 
 }  // namespace overtake

@@ -1,5 +1,5 @@
 #pragma once
-// Traces as a file for ui.perfetto.dev and chrome://tracing.
+// Traces as a file for ui.perfetto.dev, chrome://tracing and `overtake report`.
 
 #include <string>
 #include <vector>
@@ -8,13 +8,17 @@
 
 namespace overtake {
 
-// One run of steps of one plan, shown as a process with a track per lane.
+// Some steps of one plan.
 struct TracedRun {
   std::string name;
   const Plan* plan = nullptr;
   std::vector<Trace> steps;  // shown one after the other
+  std::string device;        // what it ran on, for people: "cpu"
 };
 
+// A process per run and device, in it a track per lane and a counter of live bytes. Each task carries its id, layer,
+// kind, op, step, and the ids of the tasks it waits for. What the file says beyond Chrome's format is an event of its
+// own, "overtake_run": run, model, schedule, device, arena bytes, and the length of each step.
 std::string perfetto_json(const std::vector<TracedRun>& runs);
 
 }  // namespace overtake

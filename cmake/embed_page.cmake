@@ -1,0 +1,17 @@
+# cmake -DPAGE=src/report/page -DSCRIPTS=a.js;b.js -DOUT=page_files.cpp -P embed_page.cmake
+# Writes the parts of the report's page as C++ constants; the scripts become one, in the order given.
+set(script "")
+foreach(file ${SCRIPTS})
+  file(READ ${PAGE}/${file} text)
+  string(APPEND script "${text}")
+endforeach()
+file(READ ${PAGE}/page.html frame)
+file(READ ${PAGE}/style.css style)
+file(WRITE ${OUT} "#include \"report/page.h\"\n\nnamespace overtake {\n\n")
+foreach(part frame style script)
+  string(SUBSTRING ${part} 0 1 first)
+  string(TOUPPER ${first} first)
+  string(SUBSTRING ${part} 1 -1 rest)
+  file(APPEND ${OUT} "const std::string_view kPage${first}${rest} = R\"~~~~(${${part}})~~~~\";\n")
+endforeach()
+file(APPEND ${OUT} "\n}  // namespace overtake\n")

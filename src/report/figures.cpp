@@ -1,0 +1,178 @@
+#include "report/figures.h"
+
+#include <algorithm>
+#include <map>
+
+namespace overtake {
+namespace {
+
+struct Interval {
+  std::int64_t begin = 0, end = 0;
+};
+using Intervals = std::vector<Interval>;
+
+// Sorted, apart, none empty.
+Intervals joined(Intervals list) {
+  std::ranges::sort(list, {}, &Interval::begin);
+  Intervals out;
+  for (const Interval& i : list) {
+    if (i.begin >= i.end) continue;
+    if (!out.empty() && i.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, i.end);
+    else
+      out.push_back(i);
+  }
+  return out;
+}
+
+std::int64_t length(const Intervals& list) {
+  std::int64_t sum = 0;
+  for (const Interval& i : joined(list)) sum += i.end - i.begin;
+  return sum;
+}
+
+// Time in which at least two of the lists, each joined, are active.
+std::int64_t overlap(const std::vector<Intervals>& lists) {
+  std::vector<std::pair<std::int64_t, int>> changes;
+  for (const Intervals& list : lists) {
+    for (const Interval& i : list) {
+      changes.emplace_back(i.begin, 1);
+      changes.emplace_back(i.end, -1);
+    }
+  }
+  std::ranges::sort(changes);
+  std::int64_t sum = 0, since = 0;
+  int active = 0;
+  for (const auto& [at, change] : changes) {
+    if (active >= 2) sum += at - since;
+    active += change;
+    since = at;
+  }
+  return sum;
+}
+
+std::int64_t peak(const RecordedMemory& memory) {
+  std::int64_t most = 0;
+  for (std::size_t t = 0; t < memory.at_ns.size(); ++t) {
+    std::int64_t sum = 0;
+    for (const auto& column : memory.bytes) sum += column[t];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+DeviceFigures device_figures(const TraceFile& traces, const RecordedRun& run, std::uint32_t device) {
+  std::map<std::uint32_t, Intervals> by_track;
+  Intervals all, compute, communication;
+  for (const RecordedTask& task : run.tasks) {
+    if (run.tracks[task.track].device != device || task.is_note) continue;
+    const Interval interval{task.begin_ns, task.end_ns};
+    all.push_back(interval);
+    by_track[task.track].push_back(interval);
+    (is_communication(traces.texts[task.kind]) ? communication : compute).push_back(interval);
+  }
+  std::vector<Intervals> tracks;
+  for (auto& [track, list] : by_track) tracks.push_back(joined(std::move(list)));
+
+  DeviceFigures figures;
+  figures.name = run.devices[device].name;
+  figures.busy_ns = length(all);
+  figures.idle_ns = run.end_ns - figures.busy_ns;
+  figures.overlap_ns = overlap(tracks);
+  figures.communication_ns = length(communication);
+  figures.exposed_ns = figures.busy_ns - length(compute);
+  figures.peak_bytes = peak(run.devices[device].memory);
+  return figures;
+}
+
+std::vector<KindFigures> kind_figures(const TraceFile& traces, const RecordedRun& run) {
+  struct Sum {
+    std::int64_t tasks = 0;
+    std::map<std::uint32_t, Intervals> by_track;
+  };
+  std::map<std::uint32_t, Sum> sums;
+  for (const RecordedTask& task : run.tasks) {
+    if (task.is_note) continue;
+    Sum& sum = sums[task.kind];
+    ++sum.tasks;
+    sum.by_track[task.track].push_back({task.begin_ns, task.end_ns});
+  }
+  std::vector<KindFigures> kinds;
+  for (const auto& [kind, sum] : sums) {
+    KindFigures figures{traces.texts[kind], sum.tasks, 0};
+    for (const auto& [track, list] : sum.by_track) figures.time_ns += length(list);
+    kinds.push_back(std::move(figures));
+  }
+  std::ranges::stable_sort(kinds, std::greater<>(), &KindFigures::time_ns);
+  return kinds;
+}
+
+std::int64_t median_length(const std::vector<RecordedStep>& steps) {
+  std::vector<std::int64_t> lengths;
+  for (const RecordedStep& step : steps) lengths.push_back(step.end_ns - step.begin_ns);
+  std::ranges::sort(lengths);
+  return lengths[lengths.size() / 2];
+}
+
+RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
+  RunFigures figures;
+  figures.name = run.name;
+  figures.file = run.file;
+  figures.model = run.model;
+  figures.schedule = run.schedule;
+  figures.tasks = std::ranges::count(run.tasks, false, &RecordedTask::is_note);
+  figures.steps = static_cast<std::int64_t>(run.steps.size());
+  figures.step_ns = run.steps.empty() ? run.end_ns : median_length(run.steps);
+  figures.run_ns = run.end_ns;
+  for (std::uint32_t d = 0; d < run.devices.size(); ++d) figures.devices.push_back(device_figures(traces, run, d));
+  figures.kinds = kind_figures(traces, run);
+  return figures;
+}
+
+double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
+
+std::vector<RunFigures> figures_of(const TraceFile& traces) {
+  std::vector<RunFigures> all;
+  for (const RecordedRun& run : traces.runs) all.push_back(run_figures(traces, run));
+  for (RunFigures& figures : all) figures.speed_up = figures.step_ns > 0 ? share(all[0].step_ns, figures.step_ns) : 1;
+  return all;
+}
+
+nlohmann::json to_json(const std::vector<RunFigures>& figures) {
+  nlohmann::json runs = nlohmann::json::array();
+  for (const RunFigures& run : figures) {
+    nlohmann::json devices = nlohmann::json::array(), kinds = nlohmann::json::array();
+    for (const DeviceFigures& d : run.devices)
+      devices.push_back({{"device", d.name},
+                         {"busy_ms", ms(d.busy_ns)},
+                         {"idle_ms", ms(d.idle_ns)},
+                         {"idle_share", share(d.idle_ns, run.run_ns)},
+                         {"overlap_ms", ms(d.overlap_ns)},
+                         {"communication_ms", ms(d.communication_ns)},
+                         {"exposed_ms", ms(d.exposed_ns)},
+                         {"exposed_share", share(d.exposed_ns, run.run_ns)},
+                         {"peak_bytes", d.peak_bytes}});
+    for (const KindFigures& k : run.kinds)
+      kinds.push_back({{"kind", k.name}, {"tasks", k.tasks}, {"ms", ms(k.time_ns)}});
+    runs.push_back({{"run", run.name},
+                    {"file", run.file},
+                    {"model", run.model},
+                    {"schedule", run.schedule},
+                    {"tasks", run.tasks},
+                    {"steps", run.steps},
+                    {"step_ms", ms(run.step_ns)},
+                    {"run_ms", ms(run.run_ns)},
+                    {"speed_up", run.speed_up},
+                    {"devices", std::move(devices)},
+                    {"kinds", std::move(kinds)}});
+  }
+  return runs;
+}
+
+}  // namespace overtake

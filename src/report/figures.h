@@ -1,0 +1,45 @@
+#pragma once
+// What a timeline amounts to, in numbers.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "report/trace_file.h"
+
+namespace overtake {
+
+// Times are nanoseconds within the run, from its start to its end. At each moment a device computes, communicates, does
+// both, or idles; so busy + idle is the length of the run, and exposed <= communication <= busy.
+struct DeviceFigures {
+  std::string name;
+  std::int64_t busy_ns = 0;           // at least one task runs
+  std::int64_t idle_ns = 0;           // none does: bubbles
+  std::int64_t overlap_ns = 0;        // tasks of two tracks or more run at once
+  std::int64_t communication_ns = 0;  // a task that communicates runs
+  std::int64_t exposed_ns = 0;        // and nothing computes meanwhile
+  std::int64_t peak_bytes = 0;        // 0: the file does not say
+};
+
+// Tasks of one kind on all tracks; a task inside another of its kind on the same track adds nothing.
+struct KindFigures {
+  std::string name;
+  std::int64_t tasks = 0;
+  std::int64_t time_ns = 0;
+};
+
+struct RunFigures {
+  std::string name, file, model, schedule;
+  std::int64_t tasks = 0;
+  std::int64_t steps = 0;    // 0: the file does not say
+  std::int64_t step_ns = 0;  // the median step; the whole run if there is none
+  std::int64_t run_ns = 0;
+  double speed_up = 1;  // first run's step over this one's
+  std::vector<DeviceFigures> devices;
+  std::vector<KindFigures> kinds;  // most time first
+};
+
+std::vector<RunFigures> figures_of(const TraceFile& traces);
+nlohmann::json to_json(const std::vector<RunFigures>& figures);
+
+}  // namespace overtake

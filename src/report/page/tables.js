@@ -1,0 +1,102 @@
+// The cards at the top and the tables at the bottom, from the figures that `overtake report --json` prints.
+
+function sumOver(list, key) { return list.reduce((sum, item) => sum + item[key], 0); }
+function mostOf(list, key) { return list.reduce((most, item) => Math.max(most, item[key]), 0); }
+
+function runCard(run, isFirst) {
+  const deviceTime = run.run_ms * run.devices.length;
+  const facts = [["idle (bubbles)", formatShare(sumOver(run.devices, "idle_ms"), deviceTime)]];
+  if (sumOver(run.devices, "communication_ms") > 0)
+    facts.push(["exposed communication", formatShare(sumOver(run.devices, "exposed_ms"), deviceTime)]);
+  else facts.push(["overlap", formatShare(sumOver(run.devices, "overlap_ms"), deviceTime)]);
+  const peak = mostOf(run.devices, "peak_bytes");
+  if (peak > 0) facts.push(["peak memory", formatBytes(peak)]);
+  facts.push(["tasks", run.tasks.toLocaleString("en")]);
+  const ratio = make("span", { className: run.speed_up >= 1 ? "good" : "bad" }, `${run.speed_up.toFixed(3)}×`);
+  const about = [run.model, run.schedule !== run.run && run.schedule, run.devices.length > 1 &&
+    `${run.devices.length} devices`].filter(Boolean).join(", ") || run.file;
+  return make("article", { className: "run" },
+    make("h2", {}, run.run, ...(isFirst ? [] : [ratio])),
+    make("div", { className: "about" }, about),
+    make("div", { className: "big" }, formatTime(run.step_ms * 1e6),
+      make("small", {}, run.steps > 0 ? ` per step${run.steps > 1 ? ` (median of ${run.steps})` : ""}` : " in all")),
+    make("dl", {}, ...facts.map(([what, value]) => make("div", {}, make("dt", {}, what), make("dd", {}, value)))));
+}
+
+function table(title, header, rows, note) {
+  const cells = (row, tag) => row.map((cell, i) => {
+    const { content, left } = cell?.content ? cell : { content: [cell], left: false };
+    const properties = { className: left ? "left" : "" };
+    if (tag === "th" || i === 0) properties.scope = tag === "th" ? "col" : "row";
+    return make(i === 0 ? "th" : tag, properties, ...content);
+  });
+  return make("div", {}, make("h2", {}, title),
+    make("table", {}, make("thead", {}, make("tr", {}, ...cells(header, "th"))),
+      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row, "td"))))),
+    ...(note ? [make("p", {}, note)] : []));
+}
+
+function withBar(part, whole, isBad) {
+  const width = whole > 0 ? `${Math.min(100, (100 * part) / whole)}%` : "0";
+  const bar = make("span", { className: "bar", "aria-hidden": "true" },
+    make("span", { className: isBad ? "warn" : "", style: { width } }));
+  return { content: [formatShare(part, whole), bar] };
+}
+
+function deviceTable(figures) {
+  const communicates = figures.some((run) => sumOver(run.devices, "communication_ms") > 0);
+  const hasMemory = figures.some((run) => mostOf(run.devices, "peak_bytes") > 0);
+  const header = ["run", { content: ["device"], left: true }, "busy", "idle (bubbles)", "overlap",
+    ...(communicates ? ["communication", "exposed"] : []), ...(hasMemory ? ["peak memory"] : [])];
+  const rows = figures.flatMap((run) => run.devices.map((d) => [
+    run.run, { content: [d.device], left: true }, withBar(d.busy_ms, run.run_ms), withBar(d.idle_ms, run.run_ms, true),
+    withBar(d.overlap_ms, run.run_ms),
+    ...(communicates ? [formatShare(d.communication_ms, run.run_ms), withBar(d.exposed_ms, run.run_ms, true)] : []),
+    ...(hasMemory ? [d.peak_bytes > 0 ? formatBytes(d.peak_bytes) : "–"] : [])]));
+  return table("Devices", header, rows,
+    "Shares of the run's time. Busy: at least one task runs. Overlap: tasks of two lanes or more run at once." +
+    (communicates ? " Exposed: only communication runs, nothing computes meanwhile." : ""));
+}
+
+// A value with its change against the first run; less is better.
+function compared(value, base, format) {
+  if (base === undefined || base === 0) return format(value);
+  const change = (100 * (value - base)) / base;
+  if (Math.abs(change) < 0.05) return { content: [format(value), make("small", {}, "±0 %")] };
+  const sign = change > 0 ? "+" : "−";
+  return { content: [format(value), make("small", { className: change > 0 ? "bad" : "good" },
+    `${sign}${Math.abs(change).toFixed(1)} %`)] };
+}
+
+function differenceTable(figures, colours) {
+  const perStep = (run, ms) => (ms * 1e6) / Math.max(1, run.steps);
+  const time = (ns) => formatTime(ns);
+  const row = (title, valueOf, format) => [title, ...figures.map((run, i) =>
+    compared(valueOf(run), i === 0 ? undefined : valueOf(figures[0]), format))];
+  const rows = [row("step time", (run) => run.step_ms * 1e6, time)];
+  if (figures.length > 1) rows.push(["speed-up", ...figures.map((run) => `${run.speed_up.toFixed(3)}×`)]);
+  for (const [title, key] of [["idle, all devices", "idle_ms"], ["exposed communication", "exposed_ms"]])
+    if (figures.some((run) => sumOver(run.devices, key) > 0))
+      rows.push(row(title, (run) => perStep(run, sumOver(run.devices, key)), time));
+  if (figures.some((run) => mostOf(run.devices, "peak_bytes") > 0))
+    rows.push(row("peak memory", (run) => mostOf(run.devices, "peak_bytes"), formatBytes));
+  for (const kind of colours.keys()) {
+    const of = (run) => perStep(run, run.kinds.find((k) => k.kind === kind)?.ms ?? 0);
+    if (figures.some((run) => of(run) > 0))
+      rows.push(row({ content: [swatch(colours.get(kind)), kind] }, of, time));
+  }
+  const header = ["per step", ...figures.map((run) => run.run)];
+  return table(figures.length > 1 ? "Differences" : "Time by kind", header, rows,
+    figures.length > 1 ? `Changes are against ${figures[0].run}; time of a kind is the sum over all lanes.`
+      : "Time of a kind is the sum over all lanes.");
+}
+
+function showFigures(figures, colours) {
+  const models = [...new Set(figures.map((run) => run.model).filter(Boolean))];
+  if (models.length) {
+    document.getElementById("title").append(make("small", {}, models.join(", ")));
+    document.title = `${models.join(", ")} – Overtake report`;
+  }
+  document.getElementById("runs").append(...figures.map((run, i) => runCard(run, i === 0)));
+  document.getElementById("tables").append(differenceTable(figures, colours), deviceTable(figures));
+}

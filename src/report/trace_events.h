@@ -1,0 +1,47 @@
+#pragma once
+// The events of a file in Chrome's trace format, as plain values.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace overtake {
+
+// A span (X, or B and E) or a counter of memory (C). Processes and threads are texts: some write numbers, some names.
+struct TraceEvent {
+  std::string process, thread, name, category;
+  std::int64_t begin_ns = 0, duration_ns = 0;
+  bool is_counter = false;
+  std::vector<std::pair<std::string, std::int64_t>> counters;  // of a counter
+  // What Overtake adds.
+  std::string kind, op, layer;
+  std::optional<std::uint32_t> task, step;
+  std::vector<std::uint32_t> waits_for;  // tasks of the same step
+};
+
+// What Overtake says of a process.
+struct RunDescription {
+  std::size_t run = 0;
+  std::string name, model, schedule, device;
+  std::int64_t arena_bytes = 0;
+  std::vector<std::int64_t> step_ns;
+};
+
+struct TraceEvents {
+  std::vector<TraceEvent> list;                      // at least one span
+  std::map<std::string, RunDescription> described;   // by process; empty for files of others
+  std::map<std::string, std::string> process_names;  // "python (GPU 0)"
+  std::map<std::pair<std::string, std::string>, std::string> thread_names;
+
+  std::string process_name(const std::string& process) const;
+  std::string thread_name(const std::string& process, const std::string& thread) const;
+};
+
+// User errors name the file and the event.
+TraceEvents read_trace_events(const std::string& path);
+
+}  // namespace overtake

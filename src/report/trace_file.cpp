@@ -1,0 +1,250 @@
+#include "report/trace_file.h"
+
+#include <algorithm>
+#include <map>
+
+#include "report/trace_events.h"
+
+namespace overtake {
+namespace {
+
+// What a run of the file is: Overtake numbers its runs; a file of others is one run.
+struct RunDraft {
+  RecordedRun run;
+  std::map<std::string, std::uint32_t> device_of;                          // by process
+  std::map<std::pair<std::string, std::string>, std::uint32_t> track_of;   // by process and thread
+  std::vector<std::vector<std::uint32_t>> waits;                           // per task, ids as in the file
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // (step, id) -> task
+};
+
+std::string file_stem(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  return name.substr(0, name.find('.'));
+}
+
+// NCCL's kernels say in their names what they do.
+std::string kind_of(const TraceEvent& event) {
+  if (!event.kind.empty()) return event.kind;
+  if (event.name.starts_with("nccl")) {
+    const auto has = [&](const char* part) { return event.name.find(part) != std::string::npos; };
+    if (has("AllReduce")) return "all_reduce";
+    if (has("ReduceScatter")) return "reduce_scatter";
+    if (has("AllGather")) return "all_gather";
+    if (has("Recv") && !has("Send")) return "recv";
+    return "send";
+  }
+  return event.category.empty() ? "task" : event.category;
+}
+
+bool is_note(const std::string& category) {
+  return category == "user_annotation" || category == "gpu_user_annotation" || category == "python_function" ||
+         category == "overhead";
+}
+
+class FileReader {
+ public:
+  FileReader(const std::string& path, TraceFile& out) : out_(out), path_(path), events_(read_trace_events(path)) {}
+
+  void read() {
+    std::int64_t origin_ns = events_.list.front().begin_ns;
+    for (const TraceEvent& event : events_.list) origin_ns = std::min(origin_ns, event.begin_ns);
+    // Runs of Overtake start at 0 each.
+    if (!events_.described.empty()) origin_ns = 0;
+    for (const auto& event : events_.list) add(event, origin_ns);
+    for (auto& [number, draft] : drafts_) finish(draft);
+  }
+
+ private:
+  RunDraft& draft_of(const std::string& process) {
+    const auto described = events_.described.find(process);
+    const std::size_t number = described == events_.described.end() ? events_.described.size() : described->second.run;
+    auto [it, is_new] = drafts_.try_emplace(number);
+    RunDraft& draft = it->second;
+    if (is_new) {
+      draft.run.file = path_;
+      draft.run.name = file_stem(path_);
+      if (described != events_.described.end()) {
+        const RunDescription& d = described->second;
+        draft.run.name = d.name;
+        draft.run.model = d.model;
+        draft.run.schedule = d.schedule;
+        std::int64_t begin_ns = 0;
+        for (const std::int64_t ns : d.step_ns) {
+          draft.run.steps.push_back({begin_ns, begin_ns + ns});
+          begin_ns += ns;
+        }
+        draft.run.end_ns = begin_ns;
+      }
+    }
+    return draft;
+  }
+
+  std::uint32_t device_of(RunDraft& draft, const std::string& process) {
+    const auto [it, is_new] =
+        draft.device_of.try_emplace(process, static_cast<std::uint32_t>(draft.run.devices.size()));
+    if (is_new) {
+      RecordedDevice device;
+      const auto described = events_.described.find(process);
+      if (described != events_.described.end()) {
+        device.name = described->second.device;
+        device.arena_bytes = described->second.arena_bytes;
+      } else {
+        device.name = events_.process_name(process);
+      }
+      draft.run.devices.push_back(std::move(device));
+    }
+    return it->second;
+  }
+
+  void add(const TraceEvent& event, std::int64_t origin_ns) {
+    if (event.category == "Trace") return;  // PyTorch's word on how long its profiler ran
+    RunDraft& draft = draft_of(event.process);
+    const std::uint32_t device = device_of(draft, event.process);
+    if (event.is_counter) {
+      add_memory(draft.run.devices[device].memory, event, origin_ns);
+      return;
+    }
+    const auto [it, is_new] =
+        draft.track_of.try_emplace({event.process, event.thread}, static_cast<std::uint32_t>(draft.run.tracks.size()));
+    if (is_new) draft.run.tracks.push_back({events_.thread_name(event.process, event.thread), device, 1});
+
+    RecordedTask task;
+    task.track = it->second;
+    task.name = out_.texts.id(event.name);
+    task.kind = out_.texts.id(kind_of(event));
+    task.op = out_.texts.id(event.op);
+    task.layer = out_.texts.id(event.layer);
+    task.is_note = is_note(event.category);
+    task.begin_ns = event.begin_ns - origin_ns;
+    task.end_ns = task.begin_ns + event.duration_ns;
+    if (event.step) task.step = *event.step;
+    if (event.task) draft.by_id[{task.step, *event.task}] = static_cast<std::uint32_t>(draft.run.tasks.size());
+    // A step of PyTorch's profiler.
+    if (event.category == "user_annotation" && event.name.starts_with("ProfilerStep#"))
+      draft.run.steps.push_back({task.begin_ns, task.end_ns});
+    draft.run.end_ns = std::max(draft.run.end_ns, task.end_ns);
+    draft.run.tasks.push_back(std::move(task));
+    draft.waits.push_back(event.waits_for);
+  }
+
+  static void add_memory(RecordedMemory& memory, const TraceEvent& event, std::int64_t origin_ns) {
+    memory.at_ns.push_back(event.begin_ns - origin_ns);
+    for (const auto& [group, bytes] : event.counters) {
+      auto at = std::ranges::find(memory.groups, group);
+      if (at == memory.groups.end()) {
+        memory.groups.push_back(group);
+        memory.bytes.emplace_back();
+        at = memory.groups.end() - 1;
+      }
+      auto& column = memory.bytes[static_cast<std::size_t>(at - memory.groups.begin())];
+      column.resize(memory.at_ns.size() - 1, column.empty() ? 0 : column.back());
+      column.push_back(bytes);
+    }
+    for (auto& column : memory.bytes) column.resize(memory.at_ns.size(), column.empty() ? 0 : column.back());
+  }
+
+  void finish(RunDraft& draft) {
+    if (draft.run.tasks.empty()) return;
+    for (std::size_t i = 0; i < draft.waits.size(); ++i) {
+      for (const std::uint32_t id : draft.waits[i]) {
+        const auto it = draft.by_id.find({draft.run.tasks[i].step, id});
+        if (it != draft.by_id.end()) draft.run.tasks[i].waits_for.push_back(it->second);
+      }
+    }
+    order_tracks(draft.run);
+    set_rows(draft.run);
+    order_tasks(draft.run);
+    out_.runs.push_back(std::move(draft.run));
+  }
+
+  // Those of a device beside each other, in the order in which the file names them.
+  static void order_tracks(RecordedRun& run) {
+    std::vector<std::uint32_t> order(run.tracks.size()), place(run.tracks.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, {}, [&](std::uint32_t t) { return run.tracks[t].device; });
+    std::vector<RecordedTrack> tracks;
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      tracks.push_back(std::move(run.tracks[order[i]]));
+    }
+    run.tracks = std::move(tracks);
+    for (RecordedTask& task : run.tasks) task.track = place[task.track];
+  }
+
+  // The first row that is free when a task begins; longer ones first, so that what they contain lies below.
+  static void set_rows(RecordedRun& run) {
+    std::vector<std::uint32_t> order(run.tasks.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, {},
+                             [&](std::uint32_t i) { return std::pair(run.tasks[i].begin_ns, -run.tasks[i].end_ns); });
+    std::vector<std::vector<std::int64_t>> row_ends(run.tracks.size());
+    for (const std::uint32_t i : order) {
+      RecordedTask& task = run.tasks[i];
+      auto& ends = row_ends[task.track];
+      const auto free = std::ranges::find_if(ends, [&](std::int64_t end) { return end <= task.begin_ns; });
+      task.row = static_cast<std::uint32_t>(free - ends.begin());
+      if (free == ends.end())
+        ends.push_back(task.end_ns);
+      else
+        *free = task.end_ns;
+    }
+    for (std::size_t t = 0; t < run.tracks.size(); ++t)
+      run.tracks[t].rows = static_cast<std::uint32_t>(row_ends[t].size());
+  }
+
+  static void order_tasks(RecordedRun& run) {
+    std::vector<std::uint32_t> order(run.tasks.size()), place(run.tasks.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, {}, [&](std::uint32_t i) {
+      const RecordedTask& t = run.tasks[i];
+      return std::tuple(t.track, t.row, t.begin_ns);
+    });
+    std::vector<RecordedTask> tasks;
+    tasks.reserve(run.tasks.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      tasks.push_back(std::move(run.tasks[order[i]]));
+    }
+    run.tasks = std::move(tasks);
+    for (RecordedTask& task : run.tasks)
+      for (std::uint32_t& other : task.waits_for) other = place[other];
+  }
+
+  TraceFile& out_;
+  const std::string& path_;
+  TraceEvents events_;
+  std::map<std::size_t, RunDraft> drafts_;
+};
+
+}  // namespace
+
+std::uint32_t Texts::id(std::string_view text) {
+  const auto [it, is_new] = ids_.try_emplace(std::string(text), static_cast<std::uint32_t>(list_.size()));
+  if (is_new) list_.emplace_back(text);
+  return it->second;
+}
+
+TraceFile read_traces(const std::vector<std::string>& paths) {
+  TraceFile all;
+  all.texts.id("");
+  for (const std::string& path : paths) {
+    const std::size_t first = all.runs.size();
+    FileReader(path, all).read();
+    if (paths.size() == 1) continue;
+    // Of several files, the name says which; in full where two are called the same.
+    const std::string stem = file_stem(path);
+    const bool is_unique = std::ranges::count(paths, stem, file_stem) == 1;
+    for (std::size_t r = first; r < all.runs.size(); ++r) {
+      std::string& name = all.runs[r].name;
+      name = (is_unique ? stem : path) + (name == stem ? "" : ": " + name);
+    }
+  }
+  return all;
+}
+
+bool is_communication(std::string_view kind) {
+  return kind == "all_reduce" || kind == "reduce_scatter" || kind == "all_gather" || kind == "send" || kind == "recv";
+}
+
+}  // namespace overtake

@@ -1,0 +1,252 @@
+#!/usr/bin/python3
+"""Opens pages of `overtake report` in chromium and uses them as a person would.
+
+Usage: report_page_test.py OVERTAKE. Exits 77, for "skipped", where chromium, its driver or selenium is missing.
+"""
+import base64
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from many_tasks import timeline
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+try:
+    from selenium import webdriver
+    from selenium.webdriver import ActionChains, Keys
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+except ImportError:
+    webdriver = None
+
+OVERTAKE = ""
+MOST_FRAME_MS = 50
+MOST_BYTES = 15e6
+
+
+def open_browser():
+    options = webdriver.ChromeOptions()
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1400,1000"):
+        options.add_argument(flag)
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service(DRIVER), options=options)
+
+
+class ReportPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="overtake-browser-")
+        cls.browser = open_browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.quit()
+        cls.folder.cleanup()
+
+    def tearDown(self):
+        said = [e["message"] for e in self.browser.get_log("browser")]
+        # Chromium's hint on these tests' own reading of pixels; the page never does.
+        self.assertEqual([text for text in said if "Multiple readback operations" not in text], [])
+
+    # Writes the page of a trace and opens it.
+    def open(self, trace, name="page"):
+        path = pathlib.Path(self.folder.name)
+        if isinstance(trace, dict):
+            (path / f"{name}.json").write_text(json.dumps(trace))
+            trace = path / f"{name}.json"
+        page = path / f"{name}.html"
+        subprocess.run([OVERTAKE, "report", str(trace), "-o", str(page)], check=True, capture_output=True)
+        self.browser.get(page.as_uri())
+        self.settle()
+        return page
+
+    def js(self, text, *arguments):
+        return self.browser.execute_script(text, *arguments)
+
+    def settle(self):
+        self.js("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def element(self, name):
+        return self.browser.find_element("id", name)
+
+    def shown(self):
+        data = self.js("return {...document.getElementById('base').dataset}")
+        return float(data["from"]), float(data["to"])
+
+    # Where on the canvas a time (ns) of the n-th lane should be; brings the lane into view.
+    def place(self, ns, lane):
+        t0, t1 = self.shown()
+        width, gutter = self.js("return [document.getElementById('base').clientWidth, GUTTER]")
+        y = self.js("""
+            const row = overtakeReport.layout.bands.filter((band) => band.type === "row")[arguments[0]];
+            const stage = document.getElementById("stage");
+            stage.scrollTop = row.y - 200;
+            return row.y + row.height / 2 - stage.scrollTop;""", lane)
+        self.settle()
+        return round(gutter + (ns - t0) / (t1 - t0) * (width - gutter)), round(y)
+
+    # ActionChains count from the middle of an element.
+    def move_to(self, chain, x, y):
+        size = self.element("base").size
+        return chain.move_to_element_with_offset(self.element("base"), x - size["width"] // 2, y - size["height"] // 2)
+
+    def hover(self, x, y):
+        self.move_to(ActionChains(self.browser, 0), x, y).perform()
+        self.settle()
+        card = self.element("card")
+        return card.text if card.is_displayed() else ""
+
+    def wheel(self, x, y, delta):
+        size = self.element("base").size
+        origin = ScrollOrigin.from_element(self.element("base"), x - size["width"] // 2, y - size["height"] // 2)
+        ActionChains(self.browser, 0).scroll_from_origin(origin, 0, delta).perform()
+        self.settle()
+
+    def pixels_of(self, colour):
+        return self.js("""
+            const canvas = document.getElementById("base"), [r, g, b] = arguments[0];
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            let n = 0;
+            for (let i = 0; i < data.length; i += 4) n += data[i] === r && data[i + 1] === g && data[i + 2] === b;
+            return n;""", colour)
+
+    def test_a_real_trace_loads(self):
+        trace = pathlib.Path(self.folder.name) / "lenet.json"
+        subprocess.run([OVERTAKE, "bench", "lenet", "--batch", "4", "--steps", "1", "--trace", str(trace)], check=True,
+                       capture_output=True)
+        self.open(trace, "lenet")
+        self.assertIn("lenet", self.browser.title)
+        self.assertEqual([e.text.split("\n")[0] for e in self.browser.find_elements("css selector", ".run h2")],
+                         ["in-order", "ooo"])
+        self.assertIn("Differences", self.element("tables").text)
+        self.assertGreater(self.pixels_of([0x56, 0xB4, 0xE9]), 20)  # forward tasks and activations
+        self.assertEqual(self.js("return performance.getEntriesByType('resource').length"), 0)  # nothing was fetched
+
+    def test_hover_names_the_task_and_its_neighbours(self):
+        self.open(timeline(800))
+        # Second run, third device: lane 2 * (4 + 2). Task 42 begins at 42 * 16 + 4 us and takes 12.8.
+        text = self.hover(*self.place((42 * 16 + 4 + 6) * 1e3, 12))
+        for part in ("layer4.input_grad", "linear", "12.80 µs", "676.0 µs", "ooo, gpu 2, main lane", "waits for 1",
+                     "ended 3.200 µs before", "1 waits for it"):
+            self.assertIn(part, text)
+        self.js("overtakeReport.show(600e3, 800e3)")
+        self.settle()
+        self.assertEqual(self.hover(*self.place((42 * 16 + 4 + 14.4) * 1e3, 12)), "")  # the bubble behind it
+
+    def test_wheel_zooms_at_the_pointer(self):
+        self.open(timeline(800))
+        at = 1.0e6
+        x, y = self.place(at, 0)
+        before = self.shown()
+        self.wheel(x, y, -600)
+        after = self.shown()
+        self.assertAlmostEqual((before[1] - before[0]) / (after[1] - after[0]), 2.718281828 ** 1.2, delta=0.01)
+        self.assertAlmostEqual(self.place(at, 0)[0], x, delta=1)
+        self.wheel(x, y, 5000)
+        self.assertAlmostEqual(self.shown()[1] - self.shown()[0], 2.04e6 * 1.04, delta=1e3)  # no further than all
+
+    def test_drag_pans_and_keys_work(self):
+        self.open(timeline(800))
+        self.js("overtakeReport.zoom(4)")
+        self.settle()
+        t0, t1 = self.shown()
+        chain = self.move_to(ActionChains(self.browser, 0), 700, 60).click_and_hold()
+        self.move_to(chain, 600, 60).release().perform()
+        self.settle()
+        width, gutter = self.js("return [document.getElementById('base').clientWidth, GUTTER]")
+        self.assertAlmostEqual(self.shown()[0] - t0, 100 * (t1 - t0) / (width - gutter), delta=(t1 - t0) / 500)
+
+        body = self.browser.find_element("tag name", "body")
+        body.send_keys("+")
+        self.settle()
+        self.assertAlmostEqual((t1 - t0) / (self.shown()[1] - self.shown()[0]), 1.4, delta=1e-6)
+        body.send_keys("0")
+        self.settle()
+        self.assertAlmostEqual(self.shown()[1], 2.04e6 * 1.01, delta=1)
+        body.send_keys("/")
+        search = self.element("search")
+        self.assertEqual(self.browser.switch_to.active_element, search)
+        search.send_keys("layer4.all")
+        self.assertEqual(self.element("found").text, "8 found")  # one per device and run
+        search.send_keys(Keys.ENTER)
+        self.settle()
+        self.assertIn("layer4.all_reduce", self.element("card").text)
+        search.send_keys(Keys.ESCAPE)
+        body.send_keys(Keys.ESCAPE)
+        self.assertFalse(self.element("card").is_displayed())
+
+    def test_a_click_pins_and_neighbours_are_links(self):
+        self.open(timeline(800))
+        x, y = self.place((10 * 20 + 8) * 1e3, 0)
+        self.move_to(ActionChains(self.browser, 0), x, y).click().perform()
+        self.hover(30, 200)  # away
+        card = self.element("card")
+        self.assertIn("layer1.forward", card.text)
+        card.find_element("css selector", "button").click()
+        self.settle()
+        self.assertIn("layer0.all_reduce", self.element("card").text.split("\n")[0])
+
+    def test_legend_hides_a_kind(self):
+        self.open(timeline(800))
+        update = [0xCC, 0x79, 0xA7]
+        self.assertGreater(self.pixels_of(update), 1000)
+        for button in self.browser.find_elements("css selector", "#legend button"):
+            if button.text == "update":
+                button.click()
+        self.settle()
+        self.assertEqual(self.pixels_of(update), 0)
+
+    def test_dark_room_and_paper(self):
+        self.open(timeline(800))
+        read = "[...document.getElementById('base').getContext('2d').getImageData(2, 2, 1, 1).data]"
+
+        def panel():
+            return self.js("return " + read)
+
+        self.assertEqual(panel()[:3], [255, 255, 255])
+        media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        self.settle()
+        self.assertLess(max(panel()[:3]), 50)
+        self.js(f"window.addEventListener('beforeprint', () => {{ window.onPaper = {read}; }})")
+        pdf = base64.b64decode(self.browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+        self.assertEqual(self.js("return window.onPaper")[:3], [255, 255, 255])
+        self.assertGreater(len(pdf), 20_000)
+        self.assertLess(max(panel()[:3]), 50)  # and dark again
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    def test_a_hundred_thousand_tasks_stay_fluent(self):
+        begin = time.time()
+        page = self.open(timeline(100_000), "large")
+        self.assertLess(page.stat().st_size, MOST_BYTES)
+        load = self.js("""const t = performance.getEntriesByType("navigation")[0];
+            return t.domContentLoadedEventEnd - t.startTime""")
+        # Frames while zooming in by a thousand and out again; reading a pixel waits until all is drawn.
+        frames = self.js("""
+            const timeline = window.overtakeReport, ctx = timeline.base.getContext("2d"), times = [];
+            for (let i = 0; i < 120; ++i) {
+              timeline.zoom(i < 60 ? 1.12 : 1 / 1.12, 700);
+              const begin = performance.now();
+              timeline.draw();
+              ctx.getImageData(0, 0, 1, 1);
+              times.push(performance.now() - begin);
+            }
+            return times;""")
+        print(f"100,000 tasks: {page.stat().st_size / 1e6:.1f} MB, made and open in {time.time() - begin:.1f} s, "
+              f"loads in {load:.0f} ms, frame {statistics.median(frames):.1f} ms (median), {max(frames):.1f} (worst)")
+        self.assertLess(statistics.median(frames), MOST_FRAME_MS)
+
+
+if __name__ == "__main__":
+    if not (CHROMIUM and DRIVER and webdriver):
+        print("skipped: needs chromium, chromium-driver and python3-selenium; `scripts/setup.sh browser` has them")
+        sys.exit(77)
+    OVERTAKE = sys.argv.pop(1)
+    unittest.main(verbosity=2)
