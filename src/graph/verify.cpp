@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/place.h"
 #include "graph/plan.h"
 
 namespace overtake {
@@ -132,8 +133,12 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
   }
   OVERTAKE_CHECK(std::ranges::is_sorted(plan.shares), "shares are not sorted");
   std::vector<BufferId> placed;
-  for (BufferId b = 0; b < g.buffers.size(); ++b)
-    if (uses[b].is_used && g.bytes(b) > 0) placed.push_back(b);
+  for (BufferId b = 0; b < g.buffers.size(); ++b) {
+    if (!uses[b].is_used || g.bytes(b) == 0) continue;
+    placed.push_back(b);
+    OVERTAKE_CHECK(plan.offsets[b] == plan.offsets[holder_of(g, b)] + static_cast<std::uint64_t>(offset_inside(g, b)),
+                   "buffer {} is not at its place in {}", g.buffer_name(b), g.buffer_name(holder_of(g, b)));
+  }
   std::sort(placed.begin(), placed.end(), [&](BufferId a, BufferId b) { return plan.offsets[a] < plan.offsets[b]; });
   std::vector<BufferId> open;
   for (const BufferId b : placed) {
@@ -153,6 +158,7 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
 
 void verify(const Graph& graph) {
   verify_tables(graph);
+  verify_places(graph);
   verify_operands(graph);
   verify_acyclic(graph);
 }

@@ -1,5 +1,8 @@
 #include "exec/cuda/device.h"
 
+#include <algorithm>
+#include <stdexcept>
+
 #include "base/error.h"
 #include "exec/cuda/handles.h"
 
@@ -71,6 +74,18 @@ CudaDevice::~CudaDevice() = default;
 const cuda::Conv& CudaDevice::conv(const cuda::ConvKind& kind) {
   return found_or_made(convs_, kind,
                        [&] { return std::make_unique<const cuda::Conv>(kind, *tuning_, kConvWorkspace); });
+}
+
+bool CudaDevice::has_conv(const cuda::ConvKind& kind) {
+  if (std::ranges::find(refused_convs_, kind) != refused_convs_.end()) return false;
+  try {
+    conv(kind);
+    return true;
+  } catch (const std::runtime_error& error) {
+    tuning_->note(error.what());
+    refused_convs_.push_back(kind);
+    return false;
+  }
 }
 
 const cuda::Product& CudaDevice::product(const cuda::ProductShape& shape) {

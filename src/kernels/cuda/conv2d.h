@@ -19,8 +19,9 @@ enum class ConvTask : std::uint8_t { forward, input_grad, weight_grad };
 struct ConvKind {
   kernels::ConvShape shape;  // shape.bf16: activations, weights and all gradients; shape.bias is not looked at
   ConvTask task = ConvTask::forward;
-  bool bias = false;  // forward: y = conv + bias
-  bool tf32 = false;  // float32 factors rounded to 10 bits of fraction for the matrix units
+  bool bias = false;                      // forward: y = conv + bias
+  std::int64_t x_pitch = 0, y_pitch = 0;  // elements from one pixel to the next, also of the gradients; 0: the channels
+  bool tf32 = false;                      // float32 factors rounded to 10 bits of fraction for the matrix units
   bool operator==(const ConvKind&) const = default;
 };
 
