@@ -75,17 +75,19 @@ bool are_side_by_side(const Graph& g, BufferId a, BufferId b) {
   return holder_of(g, a) == holder_of(g, b) && !have_common(channels_of(g, a), channels_of(g, b));
 }
 
-bool is_view_in_place(const Graph& g, const std::function<TaskId(BufferId)>& writer_of, BufferId view, BufferId of) {
-  if (holder_of(g, view) != holder_of(g, of)) return false;
-  const Channels a = channels_of(g, view), b = channels_of(g, of);
-  const Channels common{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  while (view != of) {
-    const TaskId writer = writer_of(view);
-    if (writer == kNone) return false;
-    view = shown_by(g, g.tasks[writer], view, common);
-    if (view == kNone) return false;
-  }
-  return true;
+bool show_the_same(const Graph& g, const std::function<TaskId(BufferId)>& writer_of, BufferId a, BufferId b) {
+  if (holder_of(g, a) != holder_of(g, b)) return false;
+  const Channels of_a = channels_of(g, a), of_b = channels_of(g, b);
+  const Channels common{std::max(of_a.begin, of_b.begin), std::min(of_a.end, of_b.end)};
+  const auto shown = [&](BufferId x) {
+    const TaskId writer = writer_of(x);
+    return writer == kNone ? kNone : shown_by(g, g.tasks[writer], x, common);
+  };
+  std::vector<BufferId> sources;
+  for (BufferId x = a; x != kNone; x = shown(x)) sources.push_back(x);
+  for (BufferId x = b; x != kNone; x = shown(x))
+    if (std::ranges::find(sources, x) != sources.end()) return true;
+  return false;
 }
 
 void verify_places(const Graph& g) {

@@ -27,9 +27,9 @@ bool lies_in_place(const Graph& graph, const Task& task, const ConcatPart& part)
 // Two buffers in the memory of one image that have no channel in common: though they seem to overlap, no byte is
 // both's.
 bool are_side_by_side(const Graph& graph, BufferId a, BufferId b);
-// Whether `view` shows, where both lie, the values of `of`: it comes from it by concats and their gradients in place.
-// writer_of: of a buffer in this step, or kNone.
-bool is_view_in_place(const Graph& graph, const std::function<TaskId(BufferId)>& writer_of, BufferId view, BufferId of);
+// Whether two buffers in the memory of one image show the same values where both lie: by concats and their gradients in
+// place, one comes from the other, or both from a third. writer_of: of a buffer in this step, or kNone.
+bool show_the_same(const Graph& graph, const std::function<TaskId(BufferId)>& writer_of, BufferId a, BufferId b);
 
 // Part of verify(): every place is one that an image fits in.
 void verify_places(const Graph& graph);

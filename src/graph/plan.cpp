@@ -97,9 +97,7 @@ bool is_dead_before(const HappensBefore& order, const BufferUse& a, const Buffer
 bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
                      BufferId b) {
   const auto writer_of = [&](BufferId buffer) { return uses[buffer].writer; };
-  if (are_side_by_side(plan.graph, a, b) || is_view_in_place(plan.graph, writer_of, a, b) ||
-      is_view_in_place(plan.graph, writer_of, b, a))
-    return true;
+  if (are_side_by_side(plan.graph, a, b) || show_the_same(plan.graph, writer_of, a, b)) return true;
   const auto is_declared = [&](BufferId from, BufferId to) {
     return std::binary_search(plan.shares.begin(), plan.shares.end(), Share{from, to});
   };

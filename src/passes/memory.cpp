@@ -133,9 +133,10 @@ class MemoryPlanner {
       return;
     if (!is_view && (!fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
     slot_of_[to] = slot_of_[from];
-    // A view shows the same values as every buffer it lies on that is still alive.
+    // A view shows the same values as every buffer it lies on that is still alive; those inside another are not.
     for (const BufferId member : slot.buffers)
-      if (is_view && member != from) plan_.shares.push_back({member, to});
+      if (is_view && member != from && graph_.buffers[member].inside.buffer == kNone)
+        plan_.shares.push_back({member, to});
     slot.buffers.push_back(to);
     plan_.shares.push_back({from, to});
   }

@@ -56,17 +56,24 @@ class ConcatSharer {
         place(part.buffer, {holder_of(graph_, whole), graph_.buffers[whole].inside.channel + part.first});
   }
 
+  // What b, a part of it, shows in place; kNone if b was computed or copied there.
+  BufferId shown_whole(BufferId b) const {
+    const Task& writer = graph_.tasks[uses_.writer[b]];
+    if (writer.op != Op::concat) return kNone;
+    const BufferId whole = concat_whole(graph_, writer);
+    return holder_of(graph_, whole) == holder_of(graph_, b) ? whole : kNone;
+  }
+
   // The sum goes where the summand lies, if nobody else needs that any more: the summand itself, and all that shows the
   // same values, up to what was computed there.
   void place_sum(TaskId t) {
     const BufferId sum = graph_.writes(t)[0], added = graph_.reads(t)[kAdded];
     const Place at = graph_.buffers[added].inside;
     if (at.buffer == kNone || graph_.buffers[sum].shape != graph_.buffers[added].shape) return;
-    for (BufferId b = added;;) {
-      if (uses_.readers[b] != 1) return;
+    for (BufferId b = added; b != kNone; b = shown_whole(b)) {
       const Task& writer = graph_.tasks[uses_.writer[b]];
-      if (writer.op != Op::concat || writer.kind == Kind::forward) break;
-      b = concat_whole(graph_, writer);
+      const bool has_parts_there = writer.op == Op::concat && writer.kind == Kind::forward;
+      if (uses_.readers[b] != 1 || has_parts_there) return;
     }
     place(sum, at);
   }

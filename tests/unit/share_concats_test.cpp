@@ -178,25 +178,27 @@ Graph random_graph(std::uint32_t seed) {
   for (std::size_t i = 0; i < 5 + pick(30); ++i) {
     const BufferId x = any();
     const std::int64_t channels = m.channels(x);
-    switch (pick(8)) {
+    switch (pick(9)) {
       case 0:
       case 1:
         made.push_back(m.compute(Op::conv2d, {x}, m.image(pick(8) == 0 ? 6 : some_channels(), role())));
         break;
-      case 2: {
+      case 2:
+      case 3: {
         std::vector<BufferId> parts = {x};
         while (parts.size() < 4 && pick(3) != 0) parts.push_back(any());
         if (channels < 100) made.push_back(m.concat(parts, role()));
         break;
       }
-      case 3:
       case 4:
+      case 5:
         if (channels >= 8) {
           const std::int64_t first = 4 * static_cast<std::int64_t>(1 + pick(static_cast<std::size_t>(channels / 8)));
-          for (const BufferId b : m.split(x, {first, channels - first})) made.push_back(b);
+          const auto parts = m.split(x, {first, channels - first});
+          made.insert(made.end(), parts.begin(), parts.end());
+          if (pick(2) == 0) made.push_back(m.norm_grad(any(), parts[0]));
         }
         break;
-      case 5:
       case 6:
         made.push_back(m.norm_grad(any(), x));
         break;
@@ -300,7 +302,7 @@ bool runs_well(const Plan& plan, std::mt19937& random) {
 TEST(ShareConcats, RandomGraphsRunWellOnRandomLanes) {
   std::mt19937 random(3);
   std::size_t inside = 0, sums = 0;
-  for (std::uint32_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint32_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(seed);
     const Graph g = share_concats(random_graph(seed), PitchedTarget());
     for (const Buffer& b : g.buffers) inside += b.inside.buffer != kNone;
@@ -308,18 +310,18 @@ TEST(ShareConcats, RandomGraphsRunWellOnRandomLanes) {
       sums += t.op == Op::batch_norm && g.buffers[g.writes(t)[0]].inside.buffer != kNone &&
               g.buffers[g.writes(t)[0]].inside == g.buffers[g.reads(t)[8]].inside;
     const Plan plan = place_memory(random_plan(g, 1 + seed % 4, random));
-    ASSERT_NO_THROW(verify(plan));
+    ASSERT_NO_THROW(verify(plan)) << print(g);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(runs_well(plan, random)) << print(g);
   }
   EXPECT_GT(inside, 5000u);  // the cases in question did occur
-  EXPECT_GT(sums, 100u);
+  EXPECT_GT(sums, 50u);
 }
 
 // Where a run goes wrong, verify() had refused the plan.
 TEST(ShareConcats, PlansThatRunBadlyAreRefused) {
   std::mt19937 random(4);
   int bad = 0;
-  for (std::uint32_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint32_t seed = 0; seed < 1500; ++seed) {
     Graph g = share_concats(random_graph(seed), PitchedTarget());
     // Somebody else's place.
     std::vector<BufferId> placed;
@@ -328,6 +330,7 @@ TEST(ShareConcats, PlansThatRunBadlyAreRefused) {
     if (placed.empty()) continue;
     Buffer& moved = g.buffers[placed[random() % placed.size()]];
     moved.inside = g.buffers[placed[random() % placed.size()]].inside;
+    if (g.buffers[moved.inside.buffer].shape[1] < moved.shape[1]) continue;
     moved.layout.pitch = g.buffers[moved.inside.buffer].shape[1];
     Plan plan;
     bool is_refused = false;
@@ -343,7 +346,7 @@ TEST(ShareConcats, PlansThatRunBadlyAreRefused) {
     EXPECT_TRUE(is_well || is_refused) << seed << "\n" << print(g);
     bad += !is_well;
   }
-  EXPECT_GT(bad, 300);
+  EXPECT_GT(bad, 150);
 }
 
 }  // namespace
