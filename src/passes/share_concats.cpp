@@ -1,6 +1,7 @@
 #include "passes/share_concats.h"
 
 #include <algorithm>
+#include <ranges>
 #include <vector>
 
 #include "graph/place.h"
@@ -90,7 +91,8 @@ class ConcatSharer {
     const auto takes_it = [&](const Operand& o) {
       return target_.takes_pitch(graph_, graph_.tasks[o.task], o.index, pitch);
     };
-    if (!std::ranges::all_of(operands_[b], takes_it)) return;
+    // Readers before the writer: what refuses is asked before a convolution has to be tried out.
+    if (!std::ranges::all_of(operands_[b] | std::views::reverse, takes_it)) return;
     graph_.buffers[b].inside = at;
     graph_.buffers[b].layout.pitch = pitch;
     holds_others_[at.buffer] = 1;
