@@ -6,6 +6,7 @@
 #include "cuda/against_cpu.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/conv2d.h"
+#include "kernels/cuda/finite.h"
 #include "kernels/cuda/move.h"
 #include "kernels/cuda/pool.h"
 
@@ -188,6 +189,22 @@ TYPED_TEST(Pitched, PoolsHaveTheSameBits) {
         cuda::average_pool_input_grad(nullptr, s, true, part_dy.data(), dx_of_part.data(), pitch);
         expect_same_bytes(dx_of_part.download(), dx.download(), "gradient of mean");
       }
+    }
+  }
+}
+
+// All around is NaN.
+TYPED_TEST(Pitched, FiniteLooksAtTheImageAlone) {
+  OVERTAKE_NEEDS_GPU();
+  for (const Case c : kCases) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.channels << " of " << c.pitch << " at " << c.first);
+    std::vector<TypeParam> values = random_values<TypeParam>(c.rows * c.channels, 1);
+    for (const std::uint32_t want : {0u, 1u}) {
+      Part<TypeParam> x(values, c.channels, c.pitch, c.first);
+      DeviceArray<std::uint32_t> flag(std::vector<std::uint32_t>{0});
+      cuda::mark_non_finite<TypeParam>(nullptr, x.data(), c.rows * c.channels, flag.data(), {c.channels, c.pitch});
+      EXPECT_EQ(flag.download()[0], want);
+      values.back() = from_float<TypeParam>(INFINITY);
     }
   }
 }
