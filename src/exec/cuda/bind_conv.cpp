@@ -124,7 +124,7 @@ bool conv2d_takes_pitch(const TaskView& v, std::size_t operand, std::int64_t pit
   cuda::ConvKind kind = conv_kind(v, device);
   if (image != o.x && image != o.y) return false;
   (image == o.x ? kind.x_pitch : kind.y_pitch) = pitch;
-  return device.has_conv(kind);
+  return device.takes_pitches(kind);
 }
 
 }  // namespace overtake::cuda_bindings

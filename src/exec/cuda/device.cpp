@@ -1,8 +1,5 @@
 #include "exec/cuda/device.h"
 
-#include <algorithm>
-#include <stdexcept>
-
 #include "base/error.h"
 #include "exec/cuda/handles.h"
 
@@ -76,16 +73,11 @@ const cuda::Conv& CudaDevice::conv(const cuda::ConvKind& kind) {
                        [&] { return std::make_unique<const cuda::Conv>(kind, *tuning_, kConvWorkspace); });
 }
 
-bool CudaDevice::has_conv(const cuda::ConvKind& kind) {
-  if (std::ranges::find(refused_convs_, kind) != refused_convs_.end()) return false;
-  try {
-    conv(kind);
-    return true;
-  } catch (const std::runtime_error& error) {
-    tuning_->note(error.what());
-    refused_convs_.push_back(kind);
-    return false;
-  }
+bool CudaDevice::takes_pitches(const cuda::ConvKind& kind) {
+  for (const auto& [known, takes] : pitched_convs_)
+    if (known == kind) return takes;
+  pitched_convs_.emplace_back(kind, cuda::takes_pitches(kind, *tuning_, kConvWorkspace));
+  return pitched_convs_.back().second;
 }
 
 const cuda::Product& CudaDevice::product(const cuda::ProductShape& shape) {

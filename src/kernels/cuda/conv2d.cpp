@@ -23,6 +23,7 @@ using kernels::ConvShape;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 constexpr std::size_t kMostCandidates = 10;  // each may have to be compiled
+constexpr double kMostForPitches = 1.25;     // times what dense images take: above that, copies cost less
 
 // Names of what a run is given.
 enum Operand : std::int64_t { kA = 1, kB, kBias, kOut };
@@ -288,12 +289,37 @@ std::size_t Conv::workspace_bytes() const { return plan_->plan.workspace; }
 const std::string& Conv::plan_name() const { return plan_->plan.name; }
 double Conv::microseconds() const { return plan_->microseconds; }
 
+double Conv::measured(Tuning& tuning) const {
+  if (plan_->microseconds > 0) return plan_->microseconds;
+  const std::optional<Fastest> own = plan_->fastest({plan_->plan}, tuning);
+  if (!own) throw std::runtime_error(fmt::format("cuDNN: {} does not run", plan_->plan.name));
+  return own->microseconds;
+}
+
 // cuDNN takes pointers to what it only reads without const.
 void Conv::run(cudaStream_t stream, const void* a, const void* b, const float* bias, void* out, void* workspace) const {
   require_aligned("conv", {a, b, bias, out, workspace});
   Pointers pointers{{kA, const_cast<void*>(a)}, {kB, const_cast<void*>(b)}, {kOut, out}};
   if (plan_->kind.bias) pointers[kBias] = const_cast<float*>(bias);
   plan_->enqueue(stream, plan_->plan.index, pointers, workspace);
+}
+
+bool takes_pitches(const ConvKind& kind, Tuning& tuning, std::size_t most_workspace) {
+  const bool measure = tuning.options().measure;
+  const std::string key = "does " + key_of(kind, tuning.options().deterministic, most_workspace);
+  if (const auto kept = measure ? tuning.find(key) : std::nullopt) return *kept == "yes";
+  bool pays = false;
+  try {
+    const Conv pitched(kind, tuning, most_workspace);
+    ConvKind dense = kind;
+    dense.x_pitch = dense.y_pitch = 0;
+    pays =
+        !measure || pitched.measured(tuning) <= kMostForPitches * Conv(dense, tuning, most_workspace).measured(tuning);
+  } catch (const std::runtime_error& error) {
+    tuning.note(error.what());
+  }
+  if (measure) tuning.keep(key, pays ? "yes" : "no");
+  return pays;
 }
 
 }  // namespace overtake::cuda

@@ -36,8 +36,9 @@ class Conv {
   Conv& operator=(Conv&&) noexcept;
 
   std::size_t workspace_bytes() const;
-  const std::string& plan_name() const;  // cuDNN's, for reports
-  double microseconds() const;           // as measured; 0 if the choice was kept from before or nothing is measured
+  const std::string& plan_name() const;   // cuDNN's, for reports
+  double microseconds() const;            // as measured; 0 if the choice was kept from before or nothing is measured
+  double measured(Tuning& tuning) const;  // the same, measured again where it was kept; std::runtime_error if it fails
 
   // Enqueues it. forward: a = x, b = w, out = y; input_grad: a = dy, b = w, out = dx; weight_grad: a = x, b = dy,
   // out = dw. bias: float [out_channels] or null. The workspace must not be used by anything that may run at the same
@@ -48,5 +49,9 @@ class Conv {
   struct Plan;
   std::unique_ptr<Plan> plan_;
 };
+
+// Whether cuDNN does a kind with pitches about as fast as the same with dense images: measured once and kept, as the
+// choice of a plan is. Without measuring: whether it does it at all.
+bool takes_pitches(const ConvKind& kind, Tuning& tuning, std::size_t most_workspace);
 
 }  // namespace overtake::cuda
