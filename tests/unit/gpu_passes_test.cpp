@@ -20,7 +20,9 @@
 #include "passes/precision.h"
 #include "passes/schedule.h"
 #include "passes/weights.h"
+#include "random_plan.h"
 #include "train/session.h"
+#include "unit/symbolic_run.h"
 
 namespace overtake {
 namespace {
@@ -265,6 +267,24 @@ TEST(ShareConcats, BranchesOfInceptionWriteBesideEachOther) {
   EXPECT_GT(count(g, Op::concat, Kind::forward), 10u);
   EXPECT_EQ(copied_parts(g), 0u);
   verify(place_memory(schedule_in_order(g)));
+}
+
+// Whole steps of small ones, weights and updates included.
+TEST(ShareConcats, NetworksRunWellOnRandomLanes) {
+  std::mt19937 random(5);
+  const std::pair<const char*, const char*> networks[] = {
+      {"densenet-121", "batch=1,image=32,classes=10,growth=4"},
+      {"densenet-121", "batch=1,image=32,classes=10,growth=4,dropout=0.1"},
+      {"inception-v3", "batch=1,image=75,classes=10,width_multiplier=0.125"}};
+  for (const auto& [name, settings] : networks) {
+    SCOPED_TRACE(settings);
+    const Graph g = training_graph(model(name, settings), false);
+    for (std::size_t lanes = 1; lanes <= 3; ++lanes) {
+      const Plan plan = place_memory(random_plan(g, lanes, random));
+      verify(plan);
+      EXPECT_TRUE(runs_well(plan, random)) << lanes << " lanes";
+    }
+  }
 }
 
 TEST(GroupUpdates, TakesNeighboursUpToTheLimit) {

@@ -5,13 +5,13 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
 
 #include "base/error.h"
 #include "graph/place.h"
 #include "passes/memory.h"
 #include "random_plan.h"
+#include "unit/symbolic_run.h"
 
 namespace overtake {
 namespace {
@@ -210,93 +210,6 @@ Graph random_graph(std::uint32_t seed) {
     }
   }
   return m.graph;
-}
-
-// Runs a plan on memory that remembers, for each float, what was written there, in a random order that the lanes and
-// the dependencies allow; says whether everyone read what was meant for him. An element is known by the task that
-// computed it and its place in the result; concats and views pass elements on.
-bool runs_well(const Plan& plan, std::mt19937& random) {
-  const Graph& g = plan.graph;
-  using Element = std::pair<TaskId, std::int64_t>;
-  std::vector<std::vector<Element>> meant(g.buffers.size());  // by buffer, in the order of its logical elements
-  std::map<std::uint64_t, Element> memory;                    // by address
-  const auto addresses = [&](BufferId b) {
-    const Buffer& x = g.buffers[b];
-    std::vector<std::uint64_t> all;
-    for (std::int64_t n = 0; n < x.shape[0]; ++n)
-      for (std::int64_t c = 0; c < x.shape[1]; ++c)
-        for (std::int64_t h = 0; h < x.shape[2]; ++h)
-          for (std::int64_t w = 0; w < x.shape[3]; ++w) {
-            const std::int64_t at[] = {n, c, h, w};
-            all.push_back(plan.offsets[b] + static_cast<std::uint64_t>(4 * offset_of(x.layout, x.shape.span(), at)));
-          }
-    return all;
-  };
-  const auto store = [&](BufferId b) {
-    const auto at = addresses(b);
-    for (std::size_t i = 0; i < at.size(); ++i) memory[at[i]] = meant[b][i];
-  };
-  const auto is_there = [&](BufferId b) {
-    const auto at = addresses(b);
-    for (std::size_t i = 0; i < at.size(); ++i)
-      if (memory[at[i]] != meant[b][i]) return false;
-    return true;
-  };
-  const auto fresh = [&](BufferId b, TaskId t) {
-    for (std::int64_t i = 0; i < g.buffers[b].shape.elements(); ++i)
-      meant[b].emplace_back(t, i * 1000 + static_cast<std::int64_t>(b));
-  };
-  for (BufferId b = 0; b < g.buffers.size(); ++b)
-    if (g.buffers[b].role == Role::input) {
-      fresh(b, kNone);
-      store(b);
-    }
-  const Dependencies deps = dependencies(g);
-  std::vector<char> done(g.tasks.size(), 0);
-  std::vector<std::size_t> head(plan.lanes.size(), 0);
-  for (std::size_t count = 0; count < g.tasks.size();) {
-    const std::size_t lane = random() % plan.lanes.size();
-    if (head[lane] == plan.lanes[lane].tasks.size()) continue;
-    const TaskId t = plan.lanes[lane].tasks[head[lane]];
-    if (!std::ranges::all_of(deps.of(t), [&](TaskId before) { return done[before]; })) continue;
-    const Task& task = g.tasks[t];
-    for (const BufferId b : g.reads(t))
-      if (b != kNone && !is_there(b)) return false;
-    if (task.op == Op::concat) {
-      const bool is_forward = task.kind == Kind::forward;
-      const BufferId whole = concat_whole(g, task);
-      const std::int64_t pixels = g.buffers[whole].shape[2] * g.buffers[whole].shape[3],
-                         channels = g.buffers[whole].shape[1];
-      if (is_forward) meant[whole].resize(static_cast<std::size_t>(2 * channels * pixels));
-      for (const ConcatPart& part : concat_parts(g, task)) {
-        const std::int64_t own = g.buffers[part.buffer].shape[1];
-        if (!is_forward) meant[part.buffer].resize(static_cast<std::size_t>(2 * own * pixels));
-        const auto at = addresses(whole), of_part = addresses(part.buffer);
-        for (std::int64_t i = 0; i < 2 * own * pixels; ++i) {
-          const std::int64_t n = i / (own * pixels), rest = i % (own * pixels);
-          const auto in_whole = static_cast<std::size_t>((n * channels + part.first) * pixels + rest),
-                     in_part = static_cast<std::size_t>(i);
-          Element& to = is_forward ? meant[whole][in_whole] : meant[part.buffer][in_part];
-          to = is_forward ? meant[part.buffer][in_part] : meant[whole][in_whole];
-          if (!lies_in_place(g, task, part)) memory[is_forward ? at[in_whole] : of_part[in_part]] = to;
-        }
-      }
-    } else {
-      for (const BufferId b : g.writes(t)) {
-        if (task.op == Op::reshape)
-          meant[b] = meant[g.reads(t)[0]];
-        else
-          fresh(b, t);
-        if (task.op != Op::reshape || plan.offsets[b] != plan.offsets[g.reads(t)[0]]) store(b);
-      }
-    }
-    done[t] = 1;
-    ++head[lane];
-    ++count;
-  }
-  for (BufferId b = 0; b < g.buffers.size(); ++b)
-    if (g.buffers[b].role == Role::output && !is_there(b)) return false;
-  return true;
 }
 
 TEST(ShareConcats, RandomGraphsRunWellOnRandomLanes) {
