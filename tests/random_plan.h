@@ -5,16 +5,21 @@
 #include <numeric>
 #include <random>
 
+#include "graph/place.h"
 #include "graph/plan.h"
 
 namespace overtake {
 
-// Delays some of the tasks that may be: they touch neither inputs nor results, and all that comes after them in the
-// step is delayed too.
+// Delays some of the tasks that may be: they touch neither inputs nor results nor images inside others, and all that
+// comes after them in the step is delayed too.
 inline void delay_at_random(Graph& graph, std::mt19937& random) {
   const Dependencies next = reversed(dependencies(graph));
   const auto touches = [&](std::span<const BufferId> operands, Role role) {
     return std::ranges::any_of(operands, [&](BufferId b) { return b != kNone && graph.buffers[b].role == role; });
+  };
+  const std::vector<char> is_shared = shared_images(graph);
+  const auto reads_shared = [&](TaskId t) {
+    return std::ranges::any_of(graph.reads(t), [&](BufferId b) { return b != kNone && is_shared[b]; });
   };
   const auto one_in = 1 + random() % 3;
   std::vector<TaskId> last_first(graph.tasks.size());
@@ -23,7 +28,8 @@ inline void delay_at_random(Graph& graph, std::mt19937& random) {
     changed = false;
     for (const TaskId t : last_first) {
       Task& task = graph.tasks[t];
-      if (task.is_delayed || touches(graph.reads(t), Role::input) || touches(graph.writes(t), Role::output) ||
+      if (task.is_delayed || reads_shared(t) || touches(graph.reads(t), Role::input) ||
+          touches(graph.writes(t), Role::output) ||
           !std::ranges::all_of(next.of(t), [&](TaskId after) { return graph.tasks[after].is_delayed; }) ||
           random() % one_in != 0)
         continue;

@@ -1,6 +1,7 @@
 #include "base/layout.h"
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "base/error.h"
@@ -19,7 +20,7 @@ Dims block_products(const Layout& layout) {
 }
 
 [[noreturn]] void fail_tag(std::string_view text, const char* what) {
-  fail_user("layout: {}: \"{}\"; write a tag such as abcd, acdb or ABcd16b16a", what, text);
+  fail_user("layout: {}: \"{}\"; write a tag such as abcd, acdb, ABcd16b16a or acdb/256", what, text);
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -41,6 +42,14 @@ void parse_block(std::string_view text, std::string_view& rest, Layout& layout) 
   layout.block_size[layout.blocks] = static_cast<std::uint16_t>(size);
   ++layout.blocks;
   rest.remove_prefix(1);
+}
+
+// Reads what follows the "/".
+void parse_pitch(std::string_view text, std::string_view rest, Layout& layout) {
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layout.pitch);
+  if (error != std::errc() || end != rest.data() + rest.size() || layout.pitch < 1)
+    fail_tag(text, "a pitch that is no whole number above 0");
+  if (layout.blocks != 0 || layout.rank == 0) fail_tag(text, "a pitch beside inner blocks or without dimensions");
 }
 
 }  // namespace
@@ -66,12 +75,19 @@ Dims padded_dims(const Layout& layout, std::span<const std::int64_t> dims) {
   OVERTAKE_CHECK(dims.size() == layout.rank, "{} dimensions for layout {}", dims.size(), to_string(layout));
   Dims padded = block_products(layout);
   for (std::size_t d = 0; d < dims.size(); ++d) padded[d] *= (dims[d] + padded[d] - 1) / padded[d];
+  if (layout.pitch != 0) {
+    std::int64_t& row = padded[layout.order[layout.rank - 1u]];
+    OVERTAKE_CHECK(layout.blocks == 0 && layout.pitch >= row, "rows of {} with layout {}", row, to_string(layout));
+    row = layout.pitch;
+  }
   return padded;
 }
 
 std::int64_t padded_elements(const Layout& layout, std::span<const std::int64_t> dims) {
   std::int64_t elements = 1;
   for (const std::int64_t dim : padded_dims(layout, dims)) elements *= dim;
+  // Nothing of ours follows the last row.
+  if (layout.pitch != 0 && elements != 0) elements -= layout.pitch - dims[layout.order[layout.rank - 1u]];
   return elements;
 }
 
@@ -100,6 +116,7 @@ std::int64_t offset_of(const Layout& layout, std::span<const std::int64_t> dims,
 }
 
 Layout canonical_layout(const Layout& layout, std::span<const std::int64_t> dims) {
+  if (layout.pitch != 0) return layout;
   const Dims padded = padded_dims(layout, dims);
   const Dims products = block_products(layout);
   const auto is_single = [&](std::size_t d) { return padded[d] == products[d]; };
@@ -127,6 +144,7 @@ std::string to_string(const Layout& layout) {
   for (std::size_t b = 0; b < layout.blocks; ++b) {
     text += fmt::format("{}{}", layout.block_size[b], static_cast<char>('a' + layout.block_dim[b]));
   }
+  if (layout.pitch != 0) text += fmt::format("/{}", layout.pitch);
   return text;
 }
 
@@ -135,7 +153,7 @@ Layout layout_from_string(std::string_view text) {
   std::string_view rest = text;
   unsigned seen = 0;   // bit d: dimension d has been named
   unsigned upper = 0;  // bit d: dimension d was named in upper case
-  while (!rest.empty() && !is_digit(rest.front())) {
+  while (!rest.empty() && !is_digit(rest.front()) && rest.front() != '/') {
     const char c = rest.front();
     const bool is_upper = c >= 'A' && c < 'A' + kMaxLayoutRank;
     const bool is_lower = c >= 'a' && c < 'a' + kMaxLayoutRank;
@@ -148,7 +166,8 @@ Layout layout_from_string(std::string_view text) {
     rest.remove_prefix(1);
   }
   if (seen != (1u << layout.rank) - 1u) fail_tag(text, "a dimension left out");
-  while (!rest.empty()) parse_block(text, rest, layout);
+  while (!rest.empty() && rest.front() != '/') parse_block(text, rest, layout);
+  if (!rest.empty()) parse_pitch(text, rest.substr(1), layout);
 
   unsigned blocked = 0;
   for (std::size_t b = 0; b < layout.blocks; ++b) blocked |= 1u << layout.block_dim[b];

@@ -21,6 +21,13 @@
 
 namespace overtake {
 
+// Where an image lies inside a wider one: its channels beside those of others, in the rows of one channels-last image.
+struct Place {
+  BufferId buffer = kNone;   // which lies in no other; kNone: the image has memory of its own
+  std::int64_t channel = 0;  // of that one: where the first of ours is
+  bool operator==(const Place&) const = default;
+};
+
 struct Buffer {
   StringId name = 0;
   Shape shape;
@@ -28,6 +35,7 @@ struct Buffer {
   DType dtype = DType::f32;
   Role role = Role::activation;
   std::uint16_t device = 0;
+  Place inside = {};
 };
 
 struct Task {
@@ -118,7 +126,7 @@ class Graph {
   const std::string& layer_name(LayerId id) const { return string(layers[id]); }
   const std::string& buffer_name(BufferId id) const { return string(buffers[id].name); }
   std::string task_name(TaskId id) const;  // "conv1.weight_grad"
-  std::int64_t bytes(BufferId id) const;   // with the padding of its layout
+  std::int64_t bytes(BufferId id) const;   // from the first to the last, with the padding and gaps of its layout
 
  private:
   std::vector<std::string> strings_;

@@ -60,7 +60,7 @@ json to_json(const Graph& g) {
     const Buffer& x = g.buffers[b];
     buffers.push_back({g.buffer_name(b), to_string(x.dtype), to_string(x.role),
                        std::vector<std::int64_t>(x.shape.span().begin(), x.shape.span().end()), to_string(x.layout),
-                       x.device});
+                       x.device, x.inside.buffer, x.inside.channel});
   }
   auto& layers = out["layers"] = json::array();
   for (LayerId l = 0; l < g.layers.size(); ++l) layers.push_back(g.layer_name(l));
@@ -100,6 +100,7 @@ Graph graph_from_json(const json& in) {
                      role_from_string(row.at(2).get<std::string>()));
     g.buffers[b].layout = layout_from_string(row.at(4).get<std::string>());
     g.buffers[b].device = row.at(5).get<std::uint16_t>();
+    g.buffers[b].inside = {row.at(6).get<BufferId>(), row.at(7).get<std::int64_t>()};
   }
   for (const json& name : in.at("layers")) g.add_layer(name.get<std::string>());
   g.attrs.clear();

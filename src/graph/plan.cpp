@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/place.h"
 
 namespace overtake {
 
@@ -119,6 +120,8 @@ bool is_read_before(const Graph& g, const HappensBefore& order, const BufferUse&
 
 bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
                      BufferId b) {
+  const auto writer_of = [&](BufferId buffer) { return uses[buffer].writer; };
+  if (are_side_by_side(plan.graph, a, b) || show_the_same(plan.graph, writer_of, a, b)) return true;
   const auto is_declared = [&](BufferId from, BufferId to) {
     return std::binary_search(plan.shares.begin(), plan.shares.end(), Share{from, to});
   };

@@ -79,8 +79,8 @@ struct BufferUse {
 std::vector<BufferUse> buffer_uses(const Plan& plan);
 
 // Whether two used buffers may lie on common bytes: one is dead before the other is written, or dies in writing the
-// other by a declared Share, or one is a view of the other. What is carried into the next step is dead only between its
-// last delayed reader and its writer.
+// other by a declared Share, or one is a view of the other; or their bytes only seem common, being channels side by
+// side. What is carried into the next step is dead only between its last delayed reader and its writer.
 bool may_share_bytes(const Plan& plan, const HappensBefore& order, const std::vector<BufferUse>& uses, BufferId a,
                      BufferId b);
 

@@ -10,7 +10,9 @@ std::string describe(const Graph& g, BufferId id) {
   if (id == kNone) return "-";
   const Buffer& b = g.buffers[id];
   const std::string layout = is_plain(b.layout) ? "" : ":" + to_string(b.layout);
-  return fmt::format("%{}:{}{}{}", g.buffer_name(id), to_string(b.dtype), to_string(b.shape), layout);
+  const std::string place =
+      b.inside.buffer == kNone ? "" : fmt::format("@{} of %{}", b.inside.channel, g.buffer_name(b.inside.buffer));
+  return fmt::format("%{}:{}{}{}{}", g.buffer_name(id), to_string(b.dtype), to_string(b.shape), layout, place);
 }
 
 std::string describe(const AttrValue& value) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/place.h"
 #include "graph/plan.h"
 
 namespace overtake {
@@ -37,9 +38,11 @@ void verify_tables(const Graph& g) {
   for (const BufferId b : g.losses) OVERTAKE_CHECK(is_buffer(b), "the loss is unknown buffer {}", b);
 }
 
-// A delayed task finds what its own step left: not inputs, not what that step changed since. What it writes is not for
-// its own step's tasks, nor for the host at the end of it.
+// A delayed task finds what its own step left: not inputs, not what that step changed since, nor what lies beside other
+// images, each of which is written at a time of its own. What it writes is not for its own step's tasks, nor for the
+// host at the end of it.
 void verify_delays(const Graph& g, const std::vector<TaskId>& writer) {
+  const std::vector<char> is_shared = shared_images(g);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     const bool is_delayed = g.tasks[t].is_delayed;
     for (const BufferId b : g.reads(t)) {
@@ -47,6 +50,8 @@ void verify_delays(const Graph& g, const std::vector<TaskId>& writer) {
       const Role role = g.buffers[b].role;
       const bool is_writer_delayed = writer[b] != kNone && g.tasks[writer[b]].is_delayed;
       OVERTAKE_CHECK(!is_delayed || role != Role::input, "delayed task {} reads input {}", g.task_name(t),
+                     g.buffer_name(b));
+      OVERTAKE_CHECK(!is_delayed || !is_shared[b], "delayed task {} reads {}, which shares its memory", g.task_name(t),
                      g.buffer_name(b));
       OVERTAKE_CHECK(!is_delayed || !is_persistent(role) || writer[b] == kNone || is_writer_delayed,
                      "delayed task {} reads {}, which has changed by then", g.task_name(t), g.buffer_name(b));
@@ -155,8 +160,12 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
   }
   OVERTAKE_CHECK(std::ranges::is_sorted(plan.shares), "shares are not sorted");
   std::vector<BufferId> placed;
-  for (BufferId b = 0; b < g.buffers.size(); ++b)
-    if (uses[b].is_used && g.bytes(b) > 0) placed.push_back(b);
+  for (BufferId b = 0; b < g.buffers.size(); ++b) {
+    if (!uses[b].is_used || g.bytes(b) == 0) continue;
+    placed.push_back(b);
+    OVERTAKE_CHECK(plan.offsets[b] == plan.offsets[holder_of(g, b)] + static_cast<std::uint64_t>(offset_inside(g, b)),
+                   "buffer {} is not at its place in {}", g.buffer_name(b), g.buffer_name(holder_of(g, b)));
+  }
   std::sort(placed.begin(), placed.end(), [&](BufferId a, BufferId b) { return plan.offsets[a] < plan.offsets[b]; });
   std::vector<BufferId> open;
   for (const BufferId b : placed) {
@@ -176,6 +185,7 @@ void verify_memory(const Plan& plan, const HappensBefore& order) {
 
 void verify(const Graph& graph) {
   verify_tables(graph);
+  verify_places(graph);
   verify_operands(graph);
   verify_acyclic(graph);
 }

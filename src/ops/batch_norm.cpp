@@ -5,7 +5,8 @@
 //              (dy2: a second part of the gradient of y, where dz is written)
 //              (dz = dy where the function let through: the residual's gradient; y only where there is a residual and a
 //              function; dgamma and dbeta where they are trained or needed for dx)
-// input_grad:  reads x, dy or dz, mean, rstd, gamma, beta, dgamma, dbeta      writes dx
+// input_grad:  reads x, dy or dz, mean, rstd, gamma, beta, dgamma, dbeta, add?      writes dx
+//              (add: another part of the gradient of x, which dx comes out with)
 // attributes:  eps, momentum, function ("none", "relu", without a residual also what the target fuses), training (0:
 // use the running statistics), masked (input_grad
 //              only: 1 when its gradient is dz already)
@@ -61,6 +62,7 @@ std::vector<InPlace> in_place(const Task& t) {
   if (t.kind == Kind::forward) return {{1, 0}};  // y over the residual
   if (t.kind == Kind::weight_grad && t.reads > 7) return {{1, 2}, {7, 2}};
   if (t.kind == Kind::weight_grad) return {{1, 2}};  // dz over dy
+  if (t.reads > 8) return {{8, 0}, {1, 0}};          // dx over what is added to it
   return {{1, 0}};                                   // dx over dy or dz
 }
 

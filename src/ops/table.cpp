@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "graph/place.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 
@@ -28,12 +29,23 @@ Work work_of(const Graph& graph, TaskId id) {
   const Task& task = graph.tasks[id];
   Work work;
   double written = 0;
+  const auto bytes = [&](BufferId b) {
+    const Buffer& x = graph.buffers[b];
+    return static_cast<double>(x.layout.pitch == 0 ? graph.bytes(b) : x.shape.elements() * bytes_of(x.dtype));
+  };
   for (const BufferId b : graph.reads(id))
-    if (b != kNone) work.bytes += static_cast<double>(graph.bytes(b));
+    if (b != kNone) work.bytes += bytes(b);
   for (const BufferId b : graph.writes(id)) {
     if (b == kNone || graph.buffers[b].role == Role::scratch) continue;
-    work.bytes += static_cast<double>(graph.bytes(b));
+    work.bytes += bytes(b);
     written += static_cast<double>(graph.buffers[b].shape.elements());
+  }
+  if (task.op == Op::concat) {  // what lies in place already is neither read nor written
+    for (const ConcatPart& part : concat_parts(graph, task)) {
+      if (part.buffer == kNone || !lies_in_place(graph, task, part)) continue;
+      work.bytes -= 2 * bytes(part.buffer);
+      written -= static_cast<double>(graph.buffers[part.buffer].shape.elements());
+    }
   }
   const auto flops = traits(task.op).flops;
   work.flops = flops != nullptr ? flops(graph, task) : written;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/place.h"
 #include "passes/schedule.h"
 
 namespace overtake {
@@ -49,7 +50,8 @@ void DeferredWork::find_deadlines(const Graph& graph) {
   for (const TaskId t : critical_)
     for (const BufferId b : graph.writes(t))
       if (b != kNone) is_changed[b] = is_persistent(graph.buffers[b].role);
-  const auto is_changed_by_critical = [&](BufferId b) { return b != kNone && is_changed[b]; };
+  const std::vector<char> is_shared = shared_images(graph);
+  const auto is_gone = [&](BufferId b) { return b != kNone && (is_changed[b] || is_shared[b]); };
   const auto touches = [&](std::span<const BufferId> operands, Role role) {
     return std::ranges::any_of(operands, [&](BufferId b) { return b != kNone && graph.buffers[b].role == role; });
   };
@@ -59,7 +61,7 @@ void DeferredWork::find_deadlines(const Graph& graph) {
     for (const TaskId after : next.of(t))
       deadline = std::min(deadline, is_deferred_[after] ? deadline_[after] : place_of_[after]);
     const bool is_bound = touches(graph.reads(t), Role::input) || touches(graph.writes(t), Role::output) ||
-                          std::ranges::any_of(graph.reads(t), is_changed_by_critical);
+                          std::ranges::any_of(graph.reads(t), is_gone);
     deadline_[t] = is_bound ? 0 : deadline;
   }
 }

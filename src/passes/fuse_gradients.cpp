@@ -43,7 +43,14 @@ class GradientFuser {
     } else if (task.op == Op::batch_norm && task.kind == Kind::weight_grad) {
       const bool writes_dz = old_.writes(t)[2] != kNone;
       const TaskId sum = writes_dz && target_.fuses_gradient_sums() ? producer(old_.reads(t)[1], Op::sum) : kNone;
-      if (sum != kNone && old_.tasks[sum].reads == 2) absorbed_[t] = sum;
+      if (sum != kNone && old_.tasks[sum].reads == 2 && absorbed_[sum] == kNone) absorbed_[t] = sum;
+    } else if (task.op == Op::sum && task.kind == Kind::input_grad && task.reads == 2 &&
+               target_.fuses_gradient_sums()) {
+      for (const BufferId b : old_.reads(t)) {
+        const TaskId norm = producer(b, Op::batch_norm);
+        if (norm != kNone && old_.tasks[norm].kind == Kind::input_grad && old_.tasks[norm].reads == 8)
+          absorbed_[t] = norm;
+      }
     }
   }
 
@@ -52,7 +59,12 @@ class GradientFuser {
     const TaskId inner = absorbed_[t];
     std::vector<BufferId> reads(old_.reads(t).begin(), old_.reads(t).end());
     Task placed = task;
-    if (inner != kNone && task.op == Op::batch_norm) {
+    if (inner != kNone && task.op == Op::sum) {
+      placed = old_.tasks[inner];
+      const BufferId own = old_.writes(inner)[0], other = reads[reads[0] == own ? 1 : 0];
+      reads.assign(old_.reads(inner).begin(), old_.reads(inner).end());
+      reads.push_back(other);
+    } else if (inner != kNone && task.op == Op::batch_norm) {
       reads[1] = old_.reads(inner)[0];
       reads.push_back(old_.reads(inner)[1]);
     } else if (inner != kNone) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "graph/place.h"
 #include "ops/op.h"
 
 namespace overtake {
@@ -14,14 +15,14 @@ std::uint64_t aligned(std::int64_t bytes) {
   return (static_cast<std::uint64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Buffers on the same bytes, one computed from the other: the unit of placement.
+// Buffers on the same bytes, one computed from the other or side by side in one image: the unit of placement.
 struct Slot {
-  std::vector<BufferId> buffers;
+  std::vector<BufferId> buffers;  // the first has the whole of it
   std::uint64_t bytes = 0;
   bool is_whole_step = false;
-  bool is_carried = false;  // into the next step, for delayed readers
-  TaskId first_write = kNone;
-  std::vector<std::uint32_t> last_use;      // per lane: one more than the place of the last task that touches it
+  bool is_carried = false;              // into the next step, for delayed readers
+  std::vector<std::uint32_t> seen;      // per lane: how many tasks have ended whenever one of the buffers is written
+  std::vector<std::uint32_t> last_use;  // per lane: one more than the place of the last task that touches it
   std::vector<std::uint32_t> last_carried;  // the same of delayed readers, which come before the first write
   std::uint32_t born = 0, dies = 0;         // in the topological order
   std::uint32_t carried_until = 0;          // one more than the place there of the last delayed reader
@@ -36,6 +37,9 @@ class MemoryPlanner {
         order_(happens_before(plan, dependencies(plan))),
         uses_(buffer_uses(plan)) {
     slot_of_.assign(graph_.buffers.size(), kNone);
+    holds_others_.assign(graph_.buffers.size(), 0);
+    for (const Buffer& b : graph_.buffers)
+      if (b.inside.buffer != kNone) holds_others_[b.inside.buffer] = 1;
   }
 
   void run() {
@@ -61,7 +65,8 @@ class MemoryPlanner {
         for (const BufferId b : slots_[s].buffers) plan_.offsets[b] = plan_.offsets[slots_[s].buffers[0]];
         continue;
       }
-      for (const BufferId b : slots_[s].buffers) plan_.offsets[b] = base + placed[s];
+      for (const BufferId b : slots_[s].buffers)
+        plan_.offsets[b] = base + placed[s] + static_cast<std::uint64_t>(offset_inside(graph_, b));
       top = std::max(top, placed[s] + slots_[s].bytes);
     }
     plan_.arena_bytes = base + top;
@@ -100,8 +105,17 @@ class MemoryPlanner {
         for (const InPlace pair : in_place(task))
           try_share(t, graph_.reads(t)[pair.read], graph_.writes(t)[pair.write]);
       for (const BufferId b : graph_.writes(t))
-        if (b != kNone && slot_of_[b] == kNone) new_slot(b);
+        if (b != kNone && slot_of_[b] == kNone) add_to_slot(b);
     }
+  }
+
+  // Of the image that holds it, where there is one.
+  void add_to_slot(BufferId b) {
+    const BufferId holder = holder_of(graph_, b);
+    if (slot_of_[holder] == kNone) new_slot(holder);
+    if (holder == b) return;
+    slot_of_[b] = slot_of_[holder];
+    slots_[slot_of_[b]].buffers.push_back(b);
   }
 
   void new_slot(BufferId b) {
@@ -115,9 +129,16 @@ class MemoryPlanner {
 
   void try_share(TaskId t, BufferId from, BufferId to) {
     if (from == kNone || to == kNone || slot_of_[to] != kNone || uses_[to].is_whole_step) return;
+    // What lies inside another has its place; the pass that gave it has seen to it that the operand dies there.
+    const Place &of_from = graph_.buffers[from].inside, &of_to = graph_.buffers[to].inside;
+    if (of_from.buffer != kNone || of_to.buffer != kNone) {
+      if (of_from == of_to && graph_.bytes(from) == graph_.bytes(to)) plan_.shares.push_back({from, to});
+      return;
+    }
     if (slot_of_[from] == kNone) return;  // carried over from the last step to the delayed task t
     Slot& slot = slots_[slot_of_[from]];
     const bool is_view = graph_.tasks[t].op == Op::reshape;
+    if (is_view && (holds_others_[from] || holds_others_[to])) return;  // parts of it may be written while it is read
     const bool fits = graph_.bytes(from) == graph_.bytes(to);
     OVERTAKE_CHECK(!is_view || fits, "a view of another size: task {}", graph_.task_name(t));
     // Nothing holds back the update of a weight until the last use of a view of it.
@@ -127,9 +148,10 @@ class MemoryPlanner {
     if (!is_view && (is_apart_ || !fits || slot.is_whole_step || !dies_in(slot, from, t))) return;
     if (uses_[to].is_carried && (slot.is_whole_step || !is_read_before(slot, to))) return;
     slot_of_[to] = slot_of_[from];
-    // A view shows the same values as every buffer it lies on that is still alive.
+    // A view shows the same values as every buffer it lies on that is still alive; those inside another are not.
     for (const BufferId member : slot.buffers)
-      if (is_view && member != from) plan_.shares.push_back({member, to});
+      if (is_view && member != from && graph_.buffers[member].inside.buffer == kNone)
+        plan_.shares.push_back({member, to});
     slot.buffers.push_back(to);
     plan_.shares.push_back({from, to});
   }
@@ -140,9 +162,9 @@ class MemoryPlanner {
     for (Slot& slot : slots_) {
       slot.last_use.assign(order_.lanes, 0);
       slot.last_carried.assign(order_.lanes, 0);
-      slot.first_write = uses_[slot.buffers[0]].writer;
+      slot.seen.assign(order_.lanes, kNone);
       if (slot.is_whole_step) continue;
-      slot.born = slot.dies = position[slot.first_write];
+      slot.born = static_cast<std::uint32_t>(position.size());
       const auto touch = [&](TaskId t) {
         auto& last = slot.last_use[order_.lane_of[t]];
         last = std::max(last, order_.place_of[t] + 1);
@@ -154,10 +176,15 @@ class MemoryPlanner {
         slot.carried_until = std::max(slot.carried_until, position[t] + 1);
       };
       for (const BufferId b : slot.buffers) {
+        const TaskId writer = uses_[b].writer;
+        if (writer == kNone) continue;  // an image of which only parts are used
         slot.is_carried = slot.is_carried || uses_[b].is_carried;
-        touch(uses_[b].writer);
+        touch(writer);
         for (const TaskId t : uses_[b].readers)
           uses_[b].is_carried&& graph_.tasks[t].is_delayed ? touch_carried(t) : touch(t);
+        slot.born = std::min(slot.born, position[writer]);
+        for (std::size_t l = 0; l < order_.lanes; ++l)
+          slot.seen[l] = std::min(slot.seen[l], order_.seen[std::size_t{writer} * order_.lanes + l]);
       }
       if (slot.is_carried) slot.dies = static_cast<std::uint32_t>(order_.topological.size()) - 1;
     }
@@ -165,7 +192,7 @@ class MemoryPlanner {
 
   bool is_over(const std::vector<std::uint32_t>& last_use, const Slot& before) const {
     for (std::size_t l = 0; l < order_.lanes; ++l)
-      if (last_use[l] > order_.seen[std::size_t{before.first_write} * order_.lanes + l]) return false;
+      if (last_use[l] > before.seen[l]) return false;
     return true;
   }
   bool ends_before(const Slot& a, const Slot& b) const {
@@ -262,6 +289,7 @@ class MemoryPlanner {
   std::vector<BufferUse> uses_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> slot_of_;
+  std::vector<char> holds_others_;  // per buffer: others lie inside it
 };
 
 }  // namespace

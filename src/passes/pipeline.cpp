@@ -8,6 +8,7 @@
 #include "passes/pad_classes.h"
 #include "passes/precision.h"
 #include "passes/recognise.h"
+#include "passes/share_concats.h"
 #include "passes/weights.h"
 
 namespace overtake {
@@ -45,6 +46,10 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   passes.push_back({"updates", [settings = options.optimizer](Graph g) { return add_updates(std::move(g), settings); },
                     is_differentiated, has_updates});
   for (const Pass<Graph>& pass : options.extra) passes.push_back(pass);
+  // After everything that may still change who reads an image, or who looks at it from outside.
+  if (target.shares_concats())
+    passes.push_back(
+        {"share_concats", [&target](Graph g) { return share_concats(std::move(g), target); }, has_updates});
   // After everything that may still change who reads a weight.
   passes.push_back({"pack_weights", [&target](Graph g) { return pack_weights(std::move(g), target); }, has_updates});
   if (target.update_group_elements() > 0)

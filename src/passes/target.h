@@ -31,7 +31,8 @@ class Target {
   // The same of a batch norm, which takes relu anywhere.
   virtual bool fuses_batch_norm(std::string_view function) const { return function == "relu"; }
   // Whether the input gradient of a linear layer can be multiplied by this function's derivative on its way out, and
-  // whether the backward of a batch norm adds up two gradients on its way in.
+  // whether the backward of a batch norm adds up two gradients on its way in, or adds another to its own on the way
+  // out.
   virtual bool fuses_derivative(std::string_view) const { return false; }
   virtual bool fuses_gradient_sums() const { return false; }
   // Whether one product for query, key and value is faster than three.
@@ -41,6 +42,10 @@ class Target {
   virtual ImageLayout image_layout(const Graph& graph, const Task& task) const = 0;
   // The layout a forward task wants the image it reads first in, where that is another one than its others'.
   virtual std::optional<Layout> first_image_layout(const Graph&, const Task&) const { return {}; }
+  // Whether images may lie inside wider ones, and whether the task takes the channels-last image at this place (reads
+  // first, then writes) with rows of pixels so many elements apart, all its other operands being as they are.
+  virtual bool shares_concats() const { return false; }
+  virtual bool takes_pitch(const Graph&, const Task&, std::size_t, std::int64_t) const { return false; }
   // How the task wants the weight it reads or writes at this place (reads first, then writes); none: as it is stored.
   // A gradient's format is also how the weight itself is stored.
   virtual std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task,

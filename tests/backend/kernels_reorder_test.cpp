@@ -113,6 +113,21 @@ TEST(Reorder, FloatToBf16) { check_all<float, bf16>(); }
 TEST(Reorder, Bf16ToFloat) { check_all<bf16, float>(); }
 TEST(Reorder, Bf16ToBf16) { check_all<bf16, bf16>(); }
 
+// To and from an image inside a wider one; what lies between its rows stays as it is.
+TEST(Reorder, GapsAreNotTouched) {
+  const Dims dims{2, 5, 3, 4};
+  for (const char* other : {"abcd", "acdb", "acdb/9", "acdb/6"}) {
+    SCOPED_TRACE(other);
+    const Layout pitched = layout_from_string("acdb/9"), layout = layout_from_string(other);
+    const std::vector<float> source = tensor<float>(pitched, dims, 77.0f);
+    std::vector<float> there(size(padded_elements(layout, dims)), 33.0f), back(source.size(), 77.0f);
+    reorder(source.data(), pitched, there.data(), layout, dims, 0, reorder_units(layout, dims));
+    EXPECT_TRUE(same_bytes(there, tensor<float>(layout, dims, 33.0f)));
+    reorder(there.data(), layout, back.data(), pitched, dims, 0, reorder_units(pitched, dims));
+    EXPECT_TRUE(same_bytes(back, source));
+  }
+}
+
 TEST(Reorder, RoundsToNearestEven) {
   const Dims dims{4};
   const std::vector<float> source = {1.0f + 0x1p-8f, 1.0f + 0x3p-8f, -3.1415927f, 0x1p-130f};

@@ -202,6 +202,15 @@ TEST(OrderOfViews, ViewsOfWeights) {
   expect_same_bits(graph, {.orders = 30}, 5);
 }
 
+// Chains of concats, which GPUs do in place: growth by whole packs, and no dropout that would have to be copied.
+TEST(OrderOfViews, DenseBlocks) {
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && !test_device_has_bf16()) continue;
+    const Graph forward = build_model("densenet-121", ModelSettings::parse("batch=2,image=32,classes=10,growth=8"));
+    expect_same_bits(training_graph(forward, momentum(), 1, bf16), kLarge, 7);
+  }
+}
+
 // The bits that depend on nothing do depend on the seed.
 TEST(OrderOfViews, OtherWeightsGiveOtherBits) {
   const Graph graph =

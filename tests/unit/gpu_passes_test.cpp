@@ -7,17 +7,23 @@
 #include <cstring>
 
 #include "exec/image_layouts.h"
+#include "graph/place.h"
 #include "models/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_gradients.h"
 #include "passes/join_projections.h"
+#include "passes/joint_schedule.h"
 #include "passes/layout.h"
+#include "passes/memory.h"
 #include "passes/pad_classes.h"
 #include "passes/pipeline.h"
 #include "passes/precision.h"
+#include "passes/schedule.h"
 #include "passes/weights.h"
+#include "random_plan.h"
 #include "train/session.h"
+#include "unit/symbolic_run.h"
 
 namespace overtake {
 namespace {
@@ -42,6 +48,15 @@ class WishfulTarget final : public Target {
     if (t.op != Op::linear || operand != (is_weight_grad ? 2u : 1u)) return {};
     return OperandFormat{g.buffers[g.reads(t)[0]].dtype, plain_layout(2)};
   }
+  bool shares_concats() const override { return true; }
+  // As the CUDA backend, if cuDNN has all convolutions.
+  bool takes_pitch(const Graph& g, const Task& t, std::size_t operand, std::int64_t) const override {
+    const bool is_forward = t.kind == Kind::forward;
+    if (t.op == Op::max_pool || t.op == Op::avg_pool) return operand == (is_forward ? 1u : 0u);
+    if (t.op != Op::batch_norm) return t.op == Op::concat || t.op == Op::conv2d;
+    if (is_forward) return operand == 0 || (operand == t.reads && g.reads(t)[1] == kNone);
+    return operand <= 1 || (t.kind == Kind::input_grad && operand >= 8);
+  }
   bool updates_write_copies() const override { return true; }
   std::int64_t update_group_elements() const override { return 3000; }
   std::int64_t scratch_bytes(const Graph&, const Task&) const override { return 0; }
@@ -51,9 +66,10 @@ Graph model(const std::string& name, const std::string& settings) {
   return build_model(name, ModelSettings::parse(settings));
 }
 
-Graph training_graph(Graph forward, bool bf16, const OptimizerSettings& optimizer = {.momentum = 0.9}) {
+Graph training_graph(Graph forward, bool bf16, const OptimizerSettings& optimizer = {.momentum = 0.9},
+                     const std::set<std::string>& skip = {}) {
   const WishfulTarget target;
-  PassRunner runner;
+  PassRunner runner({.skip = skip});
   PipelineOptions options;
   options.optimizer = optimizer;
   options.bf16 = bf16;
@@ -205,6 +221,70 @@ TEST(FuseGradients, SumsGoIntoTheNormBelow) {
                 after.tasks,
                 [](const Task& t) { return t.op == Op::batch_norm && t.kind == Kind::weight_grad && t.reads == 8; }),
             7);
+}
+
+// Parts of concats and of their gradients that have to be copied.
+std::size_t copied_parts(const Graph& g) {
+  std::size_t copied = 0;
+  for (const Task& t : g.tasks) {
+    if (t.op != Op::concat) continue;
+    for (const ConcatPart& part : concat_parts(g, t)) copied += part.buffer != kNone && !lies_in_place(g, t, part);
+  }
+  return copied;
+}
+
+TEST(ShareConcats, DenseNetHasOneImagePerBlockAndCopiesNothing) {
+  const std::string settings = "batch=32";
+  const Graph g = training_graph(model("densenet-121", settings), true);
+  EXPECT_EQ(count(g, Op::concat, Kind::forward), 58u);
+  EXPECT_EQ(count(g, Op::concat, Kind::input_grad), 58u);
+  EXPECT_EQ(copied_parts(g), 0u);
+  EXPECT_EQ(count(g, Op::sum, Kind::input_grad), 0u);  // every norm adds what comes round it
+  std::map<BufferId, std::size_t> inside;
+  for (const Buffer& b : g.buffers)
+    if (b.inside.buffer != kNone) ++inside[b.inside.buffer];
+  std::multiset<std::int64_t> widths;
+  for (const auto& [holder, parts] : inside) widths.insert(g.buffers[holder].shape[1]);
+  EXPECT_EQ(widths, (std::multiset<std::int64_t>{256, 256, 512, 512, 1024, 1024, 1024, 1024}));
+
+  const Graph copying = training_graph(model("densenet-121", settings), true, {.momentum = 0.9}, {"share_concats"});
+  EXPECT_EQ(copied_parts(copying), 4 * 58u);
+  const Plan plan = place_memory(schedule_in_order(g)), before = place_memory(schedule_in_order(copying));
+  verify(plan);
+  std::printf("densenet-121, batch 32: %.2f GB in %.2f GB of memory; with copies %.2f GB in %.2f GB\n",
+              traffic_of(g) * 1e-9, static_cast<double>(plan.arena_bytes) * 1e-9, traffic_of(copying) * 1e-9,
+              static_cast<double>(before.arena_bytes) * 1e-9);
+  EXPECT_LT(static_cast<double>(plan.arena_bytes), 0.8 * static_cast<double>(before.arena_bytes));
+  EXPECT_LT(traffic_of(g), 0.9 * traffic_of(copying));
+  // Weight gradients that wait as long as they like.
+  const Profile profile{std::vector<std::int64_t>(g.tasks.size(), 1000), std::vector<double>(g.tasks.size(), 0.4)};
+  verify(place_memory(schedule_jointly(g, profile, {.most_tries = 100})));
+  verify(place_memory(schedule_forward(g)));
+}
+
+TEST(ShareConcats, BranchesOfInceptionWriteBesideEachOther) {
+  const Graph g = training_graph(model("inception-v3", "batch=2,classes=10"), true);
+  EXPECT_GT(count(g, Op::concat, Kind::forward), 10u);
+  EXPECT_EQ(copied_parts(g), 0u);
+  verify(place_memory(schedule_in_order(g)));
+}
+
+// Whole steps of small ones, weights and updates included.
+TEST(ShareConcats, NetworksRunWellOnRandomLanes) {
+  std::mt19937 random(5);
+  const std::pair<const char*, const char*> networks[] = {
+      {"densenet-121", "batch=1,image=32,classes=10,growth=4"},
+      {"densenet-121", "batch=1,image=32,classes=10,growth=4,dropout=0.1"},
+      {"inception-v3", "batch=1,image=75,classes=10,width_multiplier=0.125"}};
+  for (const auto& [name, settings] : networks) {
+    SCOPED_TRACE(settings);
+    const Graph g = training_graph(model(name, settings), false);
+    for (std::size_t lanes = 1; lanes <= 3; ++lanes) {
+      const Plan plan = place_memory(random_plan(g, lanes, random));
+      verify(plan);
+      EXPECT_TRUE(runs_well(plan, random)) << lanes << " lanes";
+    }
+  }
 }
 
 TEST(GroupUpdates, TakesNeighboursUpToTheLimit) {

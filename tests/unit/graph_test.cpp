@@ -163,6 +163,16 @@ TEST(GraphFile, DamageIsAUserError) {
   expect_refused(
       "negative dimension", [](json& j) { j["buffers"][0][3] = {-4}; }, "x");
   expect_refused(
+      "inside an unknown buffer", [](json& j) { j["buffers"][0][6] = 1000; }, "unknown buffer 1000");
+  expect_refused(
+      "inside one it does not fit", [](json& j) { j["buffers"][0][6] = 1; }, "cannot lie at channel 0");
+  expect_refused(
+      "gaps without a place",
+      [](json& j) {
+        j["buffers"][0][4] = to_string(plain_layout(static_cast<int>(j["buffers"][0][3].size()))) + "/999";
+      },
+      "gaps");
+  expect_refused(
       "format", [](json& j) { j["format"] = 99; }, "format 99");
   expect_refused(
       "no tasks", [](json& j) { j.erase("tasks"); }, "tasks");

@@ -13,7 +13,7 @@ using Dims = std::vector<std::int64_t>;
 
 TEST(Layout, TagsRoundTrip) {
   for (const char* tag : {"", "a", "ab", "abcd", "acdb", "abcde", "aBcd16b", "ABcd16b16a", "Abcde16a", "ABcd8b16a2b",
-                          "aBdec8b", "fedcba"}) {
+                          "aBdec8b", "fedcba", "acdb/256", "ab/3"}) {
     EXPECT_EQ(to_string(layout_from_string(tag)), tag);
   }
   EXPECT_EQ(to_string(plain_layout(4)), "abcd");
@@ -69,6 +69,23 @@ TEST(Layout, OffsetsAreAPermutationOfThePaddedTensor) {
   }
 }
 
+// [2, 3, 5, 7] in the rows of an image with 8 channels: nothing of the others is touched, and the last row ends with
+// us.
+TEST(Layout, APitchLeavesGapsBetweenRows) {
+  const Layout layout = layout_from_string("acdb/8");
+  const Dims dims{2, 3, 5, 7};
+  EXPECT_EQ(layout.pitch, 8);
+  EXPECT_NE(layout, channels_last_layout());
+  EXPECT_FALSE(is_plain(layout_from_string("abcd/8")));
+  EXPECT_EQ(padded_dims(layout, dims)[1], 8);
+  EXPECT_EQ(padded_elements(layout, dims), (2 * 5 * 7 - 1) * 8 + 3);
+  EXPECT_EQ(padded_elements(layout, Dims{0, 3, 5, 7}), 0);
+  EXPECT_EQ(offset_of(layout, dims, Dims{1, 2, 3, 4}), ((1 * 5 + 3) * 7 + 4) * 8 + 2);
+  EXPECT_EQ(offset_of(layout, dims, Dims{1, 2, 4, 6}) + 1, padded_elements(layout, dims));
+  EXPECT_EQ(canonical_layout(layout, dims), layout);
+  EXPECT_THROW(padded_dims(layout_from_string("acdb/2"), dims), InternalError);
+}
+
 TEST(Layout, CanonicalPutsSingleDimensionsWhereTheyArePlainest) {
   const auto canonical = [](const char* tag, const Dims& dims) {
     return to_string(canonical_layout(layout_from_string(tag), dims));
@@ -83,8 +100,12 @@ TEST(Layout, CanonicalPutsSingleDimensionsWhereTheyArePlainest) {
 }
 
 TEST(Layout, MalformedTagsAreUserErrors) {
-  for (const char* tag : {"abd", "aab", "abcd16b", "aBcd", "aBcd16", "aBcd1b", "aBcd0b", "aBcd16e", "aBcd16B", "a b",
-                          "abcdefg", "ABcd2a2b2a2b", "aBcd70000b", "16b", "aBcd16b "}) {
+  for (const char* tag : {"abd",        "aab",     "abcd16b",  "aBcd",
+                          "aBcd16",     "aBcd1b",  "aBcd0b",   "aBcd16e",
+                          "aBcd16B",    "a b",     "abcdefg",  "ABcd2a2b2a2b",
+                          "aBcd70000b", "16b",     "aBcd16b ", "acdb/",
+                          "acdb/0",     "acdb/-8", "acdb/8x",  "acdb/99999999999999999999",
+                          "acdB8b/16",  "/8"}) {
     EXPECT_THROW(layout_from_string(tag), UserError) << tag;
   }
 }

@@ -23,7 +23,9 @@ cuda::ConvKind conv_kind(const TaskView& v, const CudaDevice& device) {
                                              : cuda::ConvTask::weight_grad;
   kind.bias = v.kind() == Kind::forward && o.bias;
   kind.shape.bias = false;
-  kind.shape.in_channels = padded_dims(o.x->layout, o.x->shape.span())[1];  // with zeros where x is padded
+  if (o.x->layout.blocks != 0) kind.shape.in_channels = padded_dims(o.x->layout, o.x->shape.span())[1];  // and zeros
+  kind.x_pitch = o.x->layout.pitch;
+  kind.y_pitch = o.y->layout.pitch;
   kind.tf32 = device.has_tf32();
   return kind;
 }
@@ -113,5 +115,16 @@ std::int64_t conv_scratch(const TaskView& v, CudaDevice& device) {
 }  // namespace
 
 CudaBinding conv2d() { return {bind_conv2d, conv_scratch}; }
+
+bool conv2d_takes_pitch(const TaskView& v, std::size_t operand, std::int64_t pitch, CudaDevice& device) {
+  const ConvOperands o = conv_operands(v.graph(), v.task());
+  const bool sums_bias = v.kind() == Kind::weight_grad && v.has_write(1);
+  if (is_depthwise(shape_of(v)) || sums_bias || o.x->layout.blocks != 0) return false;
+  const Buffer* image = operand < v.reads() ? &v.read(operand) : &v.write(operand - v.reads());
+  cuda::ConvKind kind = conv_kind(v, device);
+  if (image != o.x && image != o.y) return false;
+  (image == o.x ? kind.x_pitch : kind.y_pitch) = pitch;
+  return device.takes_pitches(kind);
+}
 
 }  // namespace overtake::cuda_bindings

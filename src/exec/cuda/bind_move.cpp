@@ -1,7 +1,10 @@
 // Concat, slice, reshape, transpose, reorder, embedding.
 
+#include <algorithm>
+
 #include "exec/cuda/bindings.h"
 #include "exec/task_shapes.h"
+#include "graph/place.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/move.h"
 #include "kernels/cuda/reorder.h"
@@ -9,34 +12,42 @@
 namespace overtake::cuda_bindings {
 namespace {
 
+// What a concat or its gradient still has to move: parts that lie in place, or that nobody wants, are null.
 template <class T>
-Launch concat_forward(const TaskView& v, std::int64_t axis) {
-  std::vector<const T*> in;
-  std::vector<std::int64_t> extents;
-  for (std::size_t i = 0; i < v.reads(); ++i) {
-    in.push_back(v.in<T>(i));
-    extents.push_back(v.read(i).shape[static_cast<std::size_t>(axis)]);
+struct ConcatMoves {
+  explicit ConcatMoves(const TaskView& v) {
+    const BufferId id = concat_whole(v.graph(), v.task());
+    const Buffer& buffer = v.graph().buffers[id];
+    const std::vector<ConcatPart> all = concat_parts(v.graph(), v.task());
+    view = along(buffer, v.attrs().integer("axis"));
+    whole = reinterpret_cast<T*>(v.address(id));
+    pitches.whole = buffer.layout.pitch;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool is_moved = all[i].buffer != kNone && !lies_in_place(v.graph(), v.task(), all[i]);
+      parts.push_back(is_moved ? reinterpret_cast<T*>(v.address(all[i].buffer)) : nullptr);
+      extents.push_back((i + 1 < all.size() ? all[i + 1].first : view.axis) - all[i].first);
+      pitches.parts.push_back(is_moved ? v.graph().buffers[all[i].buffer].layout.pitch : 0);
+    }
   }
-  const AxisView y = along(v.write(0), axis);
-  T* out = v.out<T>(0);
-  return [=](cudaStream_t s) { cuda::concat<T>(s, in, extents, y.inner, out, y.outer); };
-}
 
-template <class T>
-Launch concat_backward(const TaskView& v, std::int64_t axis) {
-  const AxisView whole = along(v.read(0), axis);
-  const T* dy = v.in<T>(0);
-  const std::vector<std::int64_t> extents = v.attrs().integers("extents");
+  AxisView view;
+  T* whole = nullptr;
   std::vector<T*> parts;
-  for (std::size_t i = 0; i < extents.size(); ++i) parts.push_back(v.out<T>(i));
-  return [=](cudaStream_t s) { cuda::split<T>(s, dy, parts, extents, whole.inner, whole.outer); };
-}
+  std::vector<std::int64_t> extents;
+  cuda::ConcatPitches pitches;
+};
 
 Launch bind_concat(const TaskView& v, CudaProgramData&) {
-  const std::int64_t axis = v.attrs().integer("axis");
   const bool is_forward = v.kind() == Kind::forward;
   return with_movable_type((is_forward ? v.write(0) : v.read(0)).dtype, [&]<class T>(T) -> Launch {
-    return is_forward ? concat_forward<T>(v, axis) : concat_backward<T>(v, axis);
+    const ConcatMoves<T> m(v);
+    if (std::ranges::all_of(m.parts, [](const T* part) { return part == nullptr; })) return {};
+    if (is_forward)
+      return [m, from = std::vector<const T*>(m.parts.begin(), m.parts.end())](cudaStream_t s) {
+        cuda::concat<T>(s, from, m.extents, m.view.inner, m.whole, m.view.outer, m.pitches);
+      };
+    return
+        [m](cudaStream_t s) { cuda::split<T>(s, m.whole, m.parts, m.extents, m.view.inner, m.view.outer, m.pitches); };
   });
 }
 

@@ -25,6 +25,17 @@ NormFunction function_of(const TaskView& v) {
   return NormFunction::silu;
 }
 
+// Of the gradient of x, where it is added to another.
+constexpr std::size_t kAdded = 8;
+
+cuda::BatchNormPitches pitches_of(const TaskView& v) {
+  const auto read = [&](std::size_t i) { return v.has_read(i) ? v.read(i).layout.pitch : 0; };
+  const auto write = [&](std::size_t i) { return v.has_write(i) ? v.write(i).layout.pitch : 0; };
+  if (v.kind() == Kind::forward) return {.x = read(0), .y = write(0)};
+  if (v.kind() == Kind::weight_grad) return {.x = read(0), .dy = read(1)};
+  return {.x = read(0), .dy = read(1), .dx = write(0), .add = read(kAdded)};
+}
+
 // The counters of a task: zero before each of its runs, since each run leaves them so.
 unsigned* counters_of(CudaProgramData& program, std::int64_t rows, std::int64_t channels) {
   const std::vector<unsigned> zeros(static_cast<std::size_t>(cuda::batch_norm_counters(rows, channels)), 0);
@@ -41,18 +52,20 @@ Launch batch_norm_forward(const TaskView& v, CudaProgramData& program) {
   T* y = v.out<T>(0);
   float *mean = v.out<float>(1), *rstd = v.out<float>(2), *running_mean = v.out<float>(3),
         *running_var = v.out<float>(4);
+  const cuda::BatchNormPitches pitches = pitches_of(v);
   if (v.attrs().integer("training") == 0)
     return [=](cudaStream_t s) {
       cuda::batch_norm_running_rstd(s, running_var, eps, channels, rstd);
       cuda::batch_norm_apply(s, x, residual, BatchNormChannels{running_mean, rstd, gamma, beta}, rows, channels,
-                             function, y);
+                             function, y, pitches);
     };
   auto* partials = reinterpret_cast<float*>(v.scratch());
   unsigned* counters = counters_of(program, rows, channels);
   return [=](cudaStream_t s) {
     cuda::batch_norm_statistics(s, x, rows, channels, eps, momentum, mean, rstd, running_mean, running_var, partials,
-                                counters);
-    cuda::batch_norm_apply(s, x, residual, BatchNormChannels{mean, rstd, gamma, beta}, rows, channels, function, y);
+                                counters, pitches);
+    cuda::batch_norm_apply(s, x, residual, BatchNormChannels{mean, rstd, gamma, beta}, rows, channels, function, y,
+                           pitches);
   };
 }
 
@@ -69,9 +82,9 @@ Launch batch_norm_weight_grad(const TaskView& v, CudaProgramData& program) {
   T* dz = v.out<T>(2);
   auto* partials = reinterpret_cast<float*>(v.scratch());
   unsigned* counters = counters_of(program, rows, channels);
-  return [=](cudaStream_t s) {
+  return [=, pitches = pitches_of(v)](cudaStream_t s) {
     cuda::batch_norm_weight_grad(s, x, dy, dy2, y, norm, function, mask, rows, channels, dz, dgamma, dbeta, partials,
-                                 counters);
+                                 counters, pitches);
   };
 }
 
@@ -79,12 +92,13 @@ template <class T>
 Launch batch_norm_input_grad(const TaskView& v) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   const NormFunction function = v.attrs().integer("masked") != 0 ? NormFunction::none : function_of(v);
-  const T *x = v.in<T>(0), *dy = v.in<T>(1);
+  const T *x = v.in<T>(0), *dy = v.in<T>(1), *add = v.in<T>(kAdded);
   const BatchNormChannels norm{v.in<float>(2), v.in<float>(3), v.in<float>(4), v.in<float>(5)};
   const float *dgamma = v.in<float>(6), *dbeta = v.in<float>(7);
   T* dx = v.out<T>(0);
-  return
-      [=](cudaStream_t s) { cuda::batch_norm_input_grad(s, x, dy, norm, dgamma, dbeta, function, rows, channels, dx); };
+  return [=, pitches = pitches_of(v)](cudaStream_t s) {
+    cuda::batch_norm_input_grad(s, x, dy, norm, dgamma, dbeta, function, rows, channels, dx, add, pitches);
+  };
 }
 
 Launch bind_batch_norm(const TaskView& v, CudaProgramData& program) {

@@ -8,27 +8,34 @@
 namespace overtake::cuda_bindings {
 namespace {
 
+// Of y, or of its gradient.
+std::int64_t window_pitch(const TaskView& v) {
+  return (v.kind() == Kind::forward ? v.write(0) : v.read(0)).layout.pitch;
+}
+
 Launch bind_max_pool(const TaskView& v, CudaProgramData&) {
   const kernels::PoolShape shape = pool_shape(v);
   const bool is_forward = v.kind() == Kind::forward;
+  const std::int64_t pitch = window_pitch(v);
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T* first = v.in<T>(0);
     T* out = v.out<T>(0);
     std::uint8_t* index_out = v.out<std::uint8_t>(1);
     const std::uint8_t* index_in = v.in<std::uint8_t>(1);
-    if (is_forward) return [=](cudaStream_t s) { cuda::max_pool_forward(s, shape, first, out, index_out); };
-    return [=](cudaStream_t s) { cuda::max_pool_input_grad(s, shape, first, index_in, out); };
+    if (is_forward) return [=](cudaStream_t s) { cuda::max_pool_forward(s, shape, first, out, index_out, pitch); };
+    return [=](cudaStream_t s) { cuda::max_pool_input_grad(s, shape, first, index_in, out, pitch); };
   });
 }
 
 Launch bind_avg_pool(const TaskView& v, CudaProgramData&) {
   const kernels::PoolShape shape = pool_shape(v);
   const bool is_forward = v.kind() == Kind::forward, counts = v.attrs().integer("count_include_pad") != 0;
+  const std::int64_t pitch = window_pitch(v);
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T* first = v.in<T>(0);
     T* out = v.out<T>(0);
-    if (is_forward) return [=](cudaStream_t s) { cuda::average_pool_forward(s, shape, counts, first, out); };
-    return [=](cudaStream_t s) { cuda::average_pool_input_grad(s, shape, counts, first, out); };
+    if (is_forward) return [=](cudaStream_t s) { cuda::average_pool_forward(s, shape, counts, first, out, pitch); };
+    return [=](cudaStream_t s) { cuda::average_pool_input_grad(s, shape, counts, first, out, pitch); };
   });
 }
 

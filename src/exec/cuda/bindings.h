@@ -11,6 +11,8 @@ CudaBinding attention();
 CudaBinding lstm();
 CudaBinding gru();
 CudaBinding conv2d();
+// As Target::takes_pitch.
+bool conv2d_takes_pitch(const TaskView& view, std::size_t operand, std::int64_t pitch, CudaDevice& device);
 CudaBinding batch_norm();
 CudaBinding layer_norm();
 CudaBinding group_norm();

@@ -338,10 +338,11 @@ class CudaExecutor final : public Executor {
     const Buffer& x = graph().buffers[b];
     if (x.dtype != DType::f32 && x.dtype != DType::bf16) return true;
     const DeviceMemory flag(sizeof(std::uint32_t), "a flag");
+    const cuda::FiniteRows rows{.width = x.layout.pitch == 0 ? 0 : x.shape[1], .pitch = x.layout.pitch};
     check_cuda_call(cudaMemsetAsync(flag.data(), 0, sizeof(std::uint32_t), main()), "clearing a flag");
     with_type(x.dtype, [&]<class T>(T) {
       cuda::mark_non_finite(main(), reinterpret_cast<const T*>(address(program, b)), x.shape.elements(),
-                            reinterpret_cast<std::uint32_t*>(flag.data()));
+                            reinterpret_cast<std::uint32_t*>(flag.data()), rows);
     });
     check_cuda_call(cudaStreamSynchronize(main()), "looking for numbers that are not finite");
     std::uint32_t found = 0;

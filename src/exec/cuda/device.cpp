@@ -73,6 +73,13 @@ const cuda::Conv& CudaDevice::conv(const cuda::ConvKind& kind) {
                        [&] { return std::make_unique<const cuda::Conv>(kind, *tuning_, kConvWorkspace); });
 }
 
+bool CudaDevice::takes_pitches(const cuda::ConvKind& kind) {
+  for (const auto& [known, takes] : pitched_convs_)
+    if (known == kind) return takes;
+  pitched_convs_.emplace_back(kind, cuda::takes_pitches(kind, *tuning_, kConvWorkspace));
+  return pitched_convs_.back().second;
+}
+
 const cuda::Product& CudaDevice::product(const cuda::ProductShape& shape) {
   return found_or_made(products_, shape,
                        [&] { return std::make_unique<const cuda::Product>(shape, *tuning_, kProductWorkspace); });

@@ -26,6 +26,7 @@ class CudaDevice {
 
   // Made at the first call of a shape; they stay where they are.
   const cuda::Conv& conv(const cuda::ConvKind& kind);
+  bool takes_pitches(const cuda::ConvKind& kind);  // whether it is worth having, where its images have pitches
   const cuda::Product& product(const cuda::ProductShape& shape);
   const cuda::AttentionForward& attention_forward(const cuda::AttentionKind& kind);
   const cuda::AttentionBackward& attention_backward(const cuda::AttentionKind& kind);
@@ -41,6 +42,7 @@ class CudaDevice {
   bool uses_graph_;
   std::unique_ptr<cuda::Tuning> tuning_;
   Made<cuda::ConvKind, cuda::Conv> convs_;
+  std::vector<std::pair<cuda::ConvKind, bool>> pitched_convs_;  // whether they are worth having
   Made<cuda::ProductShape, cuda::Product> products_;
   Made<cuda::AttentionKind, cuda::AttentionForward> attention_forwards_;
   Made<cuda::AttentionKind, cuda::AttentionBackward> attention_backwards_;

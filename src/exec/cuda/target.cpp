@@ -1,6 +1,6 @@
 #include "exec/cuda/target.h"
 
-#include "exec/cuda/binding.h"
+#include "exec/cuda/bindings.h"
 #include "exec/task_shapes.h"
 
 namespace overtake {
@@ -58,6 +58,25 @@ std::optional<OperandFormat> CudaTarget::weight_format(const Graph& g, const Tas
   const bool is_forward = task.kind == Kind::forward;
   if (is_forward ? operand != 1 && operand != 2 : operand > 1) return {};
   return OperandFormat{g.buffers[is_forward ? g.reads(task)[0] : g.writes(task)[0]].dtype, plain_layout(2)};
+}
+
+bool CudaTarget::takes_pitch(const Graph& g, const Task& task, std::size_t operand, std::int64_t pitch) const {
+  const bool is_forward = task.kind == Kind::forward;
+  switch (task.op) {
+    case Op::concat:
+      return g.attrs_of(task).integer("axis") == 1;
+    case Op::conv2d:
+      return cuda_bindings::conv2d_takes_pitch(TaskView(g, task, {}), operand, pitch, device_);
+    case Op::max_pool:
+    case Op::avg_pool:  // y, which forward tasks write after x, and dy
+      return operand == (is_forward ? 1u : 0u);
+    case Op::batch_norm:
+      // forward (x, ...; y, ...), weight_grad (x, dy, ...), input_grad (x, dy, ..., add; dx)
+      if (is_forward) return operand == 0 || (operand == task.reads && g.reads(task)[1] == kNone);
+      return operand <= 1 || (task.kind == Kind::input_grad && operand >= 8);
+    default:
+      return false;
+  }
 }
 
 std::int64_t CudaTarget::scratch_bytes(const Graph& g, const Task& task) const {

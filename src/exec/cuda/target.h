@@ -24,6 +24,8 @@ class CudaTarget final : public Target {
     return channels_last_where_possible(graph, task);
   }
   std::optional<Layout> first_image_layout(const Graph& graph, const Task& task) const override;
+  bool shares_concats() const override { return true; }
+  bool takes_pitch(const Graph& graph, const Task& task, std::size_t operand, std::int64_t pitch) const override;
   std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
   bool updates_write_copies() const override { return true; }
   // Enough that launches do not count, few enough that gradients do not stay long.

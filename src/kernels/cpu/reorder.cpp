@@ -95,7 +95,7 @@ void reorder(const From* from, const Layout& from_layout, To* to, const Layout& 
                  to_string(to_layout));
   if (begin >= end) return;
   const bool both_unblocked = from_layout.blocks == 0 && to_layout.blocks == 0;
-  if (both_unblocked && from_layout == to_layout) {  // also rank 0
+  if (both_unblocked && from_layout == to_layout && to_layout.pitch == 0) {  // also rank 0
     const std::int64_t unit = padded_elements(to_layout, dims) / reorder_units(to_layout, dims);
     for (std::int64_t i = begin * unit; i < end * unit; ++i) to[i] = from_float<To>(to_float(from[i]));
     return;
@@ -114,8 +114,9 @@ void reorder(const From* from, const Layout& from_layout, To* to, const Layout& 
   const auto padded = padded_dims(to_layout, dims);
   std::vector<Axis> axes;
   for (const std::size_t d : walk_order(to_layout)) {
-    axes.push_back({dims[d], 0, padded[d], offsets_along(from_layout, dims, d, dims[d]),
-                    offsets_along(to_layout, dims, d, padded[d])});
+    const std::int64_t written = to_layout.pitch != 0 ? dims[d] : padded[d];  // gaps are not ours
+    axes.push_back({dims[d], 0, written, offsets_along(from_layout, dims, d, dims[d]),
+                    offsets_along(to_layout, dims, d, written)});
     if (d == to_layout.order[0]) {
       axes.back().begin = begin * unit_size(to_layout);
       axes.back().end = end * unit_size(to_layout);

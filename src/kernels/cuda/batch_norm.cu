@@ -74,7 +74,7 @@ __device__ inline void load_norm(const BatchNormChannels& norm, int channel, Nor
 template <class T, int V>
 struct DeviationSums {
   static constexpr int kBlocks = kStatisticsBlocks;
-  const T* x;  // [rows][channels]
+  GappedRows<const T> x;  // [rows][channels]
 
   struct Columns {
     float origin[V];
@@ -83,11 +83,11 @@ struct DeviationSums {
 
   __device__ Columns columns(int, int channel) const {
     Columns known;
-    unpack(load_packed<V>(x + channel), known.origin);
+    unpack(load_packed<V>(x.data + channel), known.origin);
     return known;
   }
-  __device__ Loaded load(std::int64_t, std::int64_t at) const { return load_packed<V>(x + at); }
-  __device__ void add(const Columns& known, const Loaded& loaded, std::int64_t, float (&sum)[V],
+  __device__ Loaded load(std::int64_t row, std::int64_t at) const { return load_packed<V>(x.at(row, at)); }
+  __device__ void add(const Columns& known, const Loaded& loaded, std::int64_t, std::int64_t, float (&sum)[V],
                       float (&squares)[V]) const {
     float values[V];
     unpack(loaded, values);
@@ -132,9 +132,10 @@ __global__ void running_rstd_kernel(const float* running_var, float epsilon, int
 
 template <class T, int V, bool has_residual, NormFunction function>
 struct Apply {
-  const T *x, *residual;  // [rows][channels]
+  GappedRows<const T> x;
+  const T* residual;  // [rows][channels], as x and y
   BatchNormChannels norm;
-  T* y;
+  GappedRows<T> y;
 
   using Columns = NormColumns<V>;
   struct Loaded {
@@ -146,13 +147,13 @@ struct Apply {
     load_norm(norm, channel, known);
     return known;
   }
-  __device__ Loaded load(std::int64_t, std::int64_t at) const {
+  __device__ Loaded load(std::int64_t row, std::int64_t at) const {
     Loaded loaded;
-    loaded.x = load_packed<V>(x + at);
+    loaded.x = load_packed<V>(x.at(row, at));
     if constexpr (has_residual) loaded.residual = load_packed<V>(residual + at);
     return loaded;
   }
-  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t at) const {
+  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t row, std::int64_t at) const {
     float values[V], residuals[V];
     unpack(loaded.x, values);
     if constexpr (has_residual) unpack(loaded.residual, residuals);
@@ -162,7 +163,7 @@ struct Apply {
       if constexpr (has_residual) z += residuals[i];
       values[i] = Function<function>::value(z);
     }
-    store_values(y + at, values);
+    store_values(has_residual ? y.data + at : y.at(row, at), values);  // beside a residual, fewer registers
   }
 };
 
@@ -178,7 +179,8 @@ __device__ inline void round_to(float (&values)[V]) {
 template <class T, int V, NormFunction function, bool from_y, bool has_second>
 struct GradientSums {
   static constexpr int kBlocks = kGradientBlocks;
-  const T *x, *dy, *dy2, *y;  // [rows][channels]
+  GappedRows<const T> x, dy;
+  const T *dy2, *y;  // [rows][channels], as x, dy and dz
   BatchNormChannels norm;
   T* dz;
 
@@ -196,15 +198,15 @@ struct GradientSums {
     }
     return known;
   }
-  __device__ Loaded load(std::int64_t, std::int64_t at) const {
+  __device__ Loaded load(std::int64_t row, std::int64_t at) const {
     Loaded loaded;
-    loaded.x = load_packed<V>(x + at);
-    loaded.dy = load_packed<V>(dy + at);
+    loaded.x = load_packed<V>(x.at(row, at));
+    loaded.dy = load_packed<V>(dy.at(row, at));
     if constexpr (has_second) loaded.dy2 = load_packed<V>(dy2 + at);
     if constexpr (from_y) loaded.y = load_packed<V>(y + at);
     return loaded;
   }
-  __device__ void add(const Columns& known, const Loaded& loaded, std::int64_t at, float (&sum)[V],
+  __device__ void add(const Columns& known, const Loaded& loaded, std::int64_t, std::int64_t at, float (&sum)[V],
                       float (&products)[V]) const {
     float values[V], grads[V], seconds[V], outputs[V];
     unpack(loaded.x, values);
@@ -232,21 +234,21 @@ struct GradientSums {
   }
 };
 
-// dx = scale * (dz - dbeta / rows - (x - mean) * rstd * dgamma / rows)
-template <class T, int V, NormFunction function>
+// dx = scale * (dz - dbeta / rows - (x - mean) * rstd * dgamma / rows) [+ added]
+template <class T, int V, NormFunction function, bool adds>
 struct InputGrad {
-  const T *x, *dy;  // [rows][channels]
+  GappedRows<const T> x, dy, added;  // [rows][channels], as dx
   BatchNormChannels norm;
   const float *dgamma, *dbeta;  // [channels]
   float per_row;
-  T* dx;
+  GappedRows<T> dx;
 
   struct Columns {
     NormColumns<V> norm;
     float offset[V], slope[V];
   };
   struct Loaded {
-    Packed<T, V> x, dy;
+    Packed<T, V> x, dy, added;
   };
 
   __device__ Columns columns(int, int channel) const {
@@ -263,13 +265,18 @@ struct InputGrad {
     }
     return known;
   }
-  __device__ Loaded load(std::int64_t, std::int64_t at) const {
-    return {load_packed<V>(x + at), load_packed<V>(dy + at)};
+  __device__ Loaded load(std::int64_t row, std::int64_t at) const {
+    Loaded loaded;
+    loaded.x = load_packed<V>(x.at(row, at));
+    loaded.dy = load_packed<V>(dy.at(row, at));
+    if constexpr (adds) loaded.added = load_packed<V>(added.at(row, at));
+    return loaded;
   }
-  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t at) const {
-    float values[V], grads[V];
+  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t row, std::int64_t at) const {
+    float values[V], grads[V], others[V];
     unpack(loaded.x, values);
     unpack(loaded.dy, grads);
+    if constexpr (adds) unpack(loaded.added, others);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       if constexpr (function != NormFunction::none) {
@@ -278,8 +285,9 @@ struct InputGrad {
       }
       const float deviation = values[i] - known.norm.mean[i];
       values[i] = known.norm.scale[i] * fmaf(-deviation, known.slope[i], grads[i] - known.offset[i]);
+      if constexpr (adds) values[i] += others[i];
     }
-    store_values(dx + at, values);
+    store_values(dx.at(row, at), values);
   }
 };
 
@@ -311,6 +319,16 @@ void with_function(NormFunction function, const Body& body) {
   function == hard_swish ? body(FunctionConstant<hard_swish>{}) : body(FunctionConstant<silu>{});
 }
 
+// What accesses of several channels must fit into: the channels, and every pitch.
+std::int64_t access_width(std::int64_t channels, const BatchNormPitches& p) {
+  return channels | p.x | p.y | p.dy | p.dx | p.add;
+}
+
+template <class T>
+GappedRows<T> gapped(T* data, std::int64_t pitch, std::int64_t channels) {
+  return {data, pitch == 0 ? 0 : static_cast<int>(pitch - channels)};
+}
+
 }  // namespace
 
 std::int64_t batch_norm_partials(std::int64_t rows, std::int64_t channels) {
@@ -326,13 +344,14 @@ std::int64_t batch_norm_counters(std::int64_t, std::int64_t channels) { return t
 template <class T>
 void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float epsilon,
                            float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
-                           float* partials, unsigned* counters) {
+                           float* partials, unsigned* counters, const BatchNormPitches& pitches) {
   constexpr const char* name = "batch_norm_statistics";
   require_aligned(name, {x, partials});
   const StoreStatistics<T> finish{x,          static_cast<double>(rows), epsilon, momentum, mean, rstd, running_mean,
                                   running_var};
-  with_vector_width<T>(channels, [&](auto vector) {
-    column_totals<vector>(stream, name, DeviationSums<T, vector>{x}, rows, channels, partials, counters, finish);
+  with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
+    const DeviationSums<T, vector> op{gapped(x, pitches.x, channels)};
+    column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
   });
 }
 
@@ -347,17 +366,21 @@ void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, floa
 
 template <class T>
 void batch_norm_apply(cudaStream_t stream, const T* x, const T* residual, const BatchNormChannels& norm,
-                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y) {
+                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y,
+                      const BatchNormPitches& pitches) {
   constexpr const char* name = "batch_norm_apply";
   using enum NormFunction;
   require_aligned(name, {x, residual, norm.mean, norm.rstd, norm.gamma, norm.beta, y});
-  with_vector_width<T>(channels, [&](auto vector) {
+  if (residual != nullptr && pitches.y != 0) throw std::logic_error("batch_norm_apply: a residual, but y has a pitch");
+  const auto rows_x = gapped(x, pitches.x, channels);
+  const auto rows_y = gapped(y, pitches.y, channels);
+  with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
     with_function(function, [&](auto kind) {
       if (residual == nullptr) {
-        const Apply<T, vector, false, kind> op{x, nullptr, norm, y};
+        const Apply<T, vector, false, kind> op{rows_x, nullptr, norm, rows_y};
         column_map<vector>(stream, name, op, 1, rows, channels);
       } else if constexpr (kind == none || kind == relu) {
-        const Apply<T, vector, true, kind> op{x, residual, norm, y};
+        const Apply<T, vector, true, kind> op{rows_x, residual, norm, rows_y};
         column_map<vector>(stream, name, op, 1, rows, channels);
       } else {
         throw std::logic_error("batch_norm_apply adds a residual before none and relu only");
@@ -370,21 +393,22 @@ template <class T>
 void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const T* dy2, const T* y,
                             const BatchNormChannels& norm, NormFunction function, BatchNormMask mask, std::int64_t rows,
                             std::int64_t channels, T* dz, float* dgamma, float* dbeta, float* partials,
-                            unsigned* counters) {
+                            unsigned* counters, const BatchNormPitches& pitches) {
   constexpr const char* name = "batch_norm_weight_grad";
   using enum NormFunction;
   const bool is_from_y = mask == BatchNormMask::from_y;
   if (is_from_y && function != relu) throw std::logic_error("batch_norm_weight_grad masks by y for relu only");
   require_aligned(name, {x, dy, dy2, y, norm.mean, norm.rstd, norm.gamma, norm.beta, dz, partials});
   const StoreWeightGrad finish{norm.rstd, dgamma, dbeta};
-  with_vector_width<T>(channels, [&](auto vector) {
+  const auto rows_x = gapped(x, pitches.x, channels), rows_dy = gapped(dy, pitches.dy, channels);
+  with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
     with_flag(dy2 != nullptr, [&](auto has_second) {
       if (is_from_y) {
-        const GradientSums<T, vector, none, true, has_second> op{x, dy, dy2, y, norm, dz};
+        const GradientSums<T, vector, none, true, has_second> op{rows_x, rows_dy, dy2, y, norm, dz};
         return column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
       }
       with_function(mask == BatchNormMask::none ? none : function, [&](auto kind) {
-        const GradientSums<T, vector, kind, false, has_second> op{x, dy, dy2, nullptr, norm, dz};
+        const GradientSums<T, vector, kind, false, has_second> op{rows_x, rows_dy, dy2, nullptr, norm, dz};
         column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
       });
     });
@@ -394,35 +418,42 @@ void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const 
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
                            const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
-                           std::int64_t channels, T* dx) {
+                           std::int64_t channels, T* dx, const T* add, const BatchNormPitches& pitches) {
   constexpr const char* name = "batch_norm_input_grad";
-  require_aligned(name, {x, dy, norm.mean, norm.rstd, norm.gamma, norm.beta, dgamma, dbeta, dx});
+  require_aligned(name, {x, dy, norm.mean, norm.rstd, norm.gamma, norm.beta, dgamma, dbeta, dx, add});
   const float per_row = 1.0f / static_cast<float>(rows);
-  with_vector_width<T>(channels, [&](auto vector) {
+  const auto rows_x = gapped(x, pitches.x, channels), rows_dy = gapped(dy, pitches.dy, channels),
+             rows_add = gapped(add, pitches.add, channels);
+  const auto rows_dx = gapped(dx, pitches.dx, channels);
+  with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
     with_function(function, [&](auto kind) {
-      const InputGrad<T, vector, kind> op{x, dy, norm, dgamma, dbeta, per_row, dx};
-      column_map<vector>(stream, name, op, 1, rows, channels);
+      with_flag(add != nullptr, [&](auto adds) {
+        const InputGrad<T, vector, kind, adds> op{rows_x, rows_dy, rows_add, norm, dgamma, dbeta, per_row, rows_dx};
+        column_map<vector>(stream, name, op, 1, rows, channels);
+      });
     });
   });
 }
 
 template void batch_norm_statistics(cudaStream_t, const float*, std::int64_t, std::int64_t, float, float, float*,
-                                    float*, float*, float*, float*, unsigned*);
+                                    float*, float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_statistics(cudaStream_t, const bf16*, std::int64_t, std::int64_t, float, float, float*, float*,
-                                    float*, float*, float*, unsigned*);
+                                    float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_apply(cudaStream_t, const float*, const float*, const BatchNormChannels&, std::int64_t,
-                               std::int64_t, NormFunction, float*);
+                               std::int64_t, NormFunction, float*, const BatchNormPitches&);
 template void batch_norm_apply(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, std::int64_t,
-                               std::int64_t, NormFunction, bf16*);
+                               std::int64_t, NormFunction, bf16*, const BatchNormPitches&);
 template void batch_norm_weight_grad(cudaStream_t, const float*, const float*, const float*, const float*,
                                      const BatchNormChannels&, NormFunction, BatchNormMask, std::int64_t, std::int64_t,
-                                     float*, float*, float*, float*, unsigned*);
+                                     float*, float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_weight_grad(cudaStream_t, const bf16*, const bf16*, const bf16*, const bf16*,
                                      const BatchNormChannels&, NormFunction, BatchNormMask, std::int64_t, std::int64_t,
-                                     bf16*, float*, float*, float*, unsigned*);
+                                     bf16*, float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_input_grad(cudaStream_t, const float*, const float*, const BatchNormChannels&, const float*,
-                                    const float*, NormFunction, std::int64_t, std::int64_t, float*);
+                                    const float*, NormFunction, std::int64_t, std::int64_t, float*, const float*,
+                                    const BatchNormPitches&);
 template void batch_norm_input_grad(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, const float*,
-                                    const float*, NormFunction, std::int64_t, std::int64_t, bf16*);
+                                    const float*, NormFunction, std::int64_t, std::int64_t, bf16*, const bf16*,
+                                    const BatchNormPitches&);
 
 }  // namespace overtake::cuda

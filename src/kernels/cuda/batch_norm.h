@@ -2,7 +2,8 @@
 // Batch normalisation of channels-last activations, seen as [rows][channels] with rows = N * H * W:
 //   y = f(z), z = (x - mean) * rstd * gamma + beta [+ residual]; as kernels/cpu/batch_norm.h, with more functions f.
 // Training forward is statistics -> apply; the gradients are weight_grad -> input_grad; each is one kernel.
-// T is float or bf16. All arrays are in GPU memory at 16-byte boundaries; each call only enqueues.
+// T is float or bf16. All arrays are in GPU memory at 16-byte boundaries; each call only enqueues. Fewer than 2^31
+// rows.
 
 #include <cuda_runtime_api.h>
 
@@ -15,6 +16,12 @@ namespace overtake::cuda {
 
 using kernels::BatchNormChannels;  // here with pointers into GPU memory
 using kernels::BatchNormMask;
+
+// Elements from one row to the next, of the arrays that may be parts of wider ones; 0: the channels. y has none where
+// there is a residual.
+struct BatchNormPitches {
+  std::int64_t x = 0, y = 0, dy = 0, dx = 0, add = 0;
+};
 
 // f; those after relu never come with a residual.
 enum class NormFunction { none, relu, hard_swish, silu };
@@ -33,7 +40,7 @@ std::int64_t batch_norm_counters(std::int64_t rows, std::int64_t channels);
 template <class T>
 void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, float epsilon,
                            float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
-                           float* partials, unsigned* counters);
+                           float* partials, unsigned* counters, const BatchNormPitches& pitches = {});
 
 // rstd for evaluation, where mean = running_mean: 1 / sqrt(running_var + epsilon) [channels].
 void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, float epsilon, std::int64_t channels,
@@ -42,7 +49,8 @@ void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, floa
 // y [rows][channels]. residual: [rows][channels] or null. y may be in place over x or residual.
 template <class T>
 void batch_norm_apply(cudaStream_t stream, const T* x, const T* residual, const BatchNormChannels& norm,
-                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y);
+                      std::int64_t rows, std::int64_t channels, NormFunction function, T* y,
+                      const BatchNormPitches& pitches = {});
 
 // dgamma and dbeta [channels], each if not null, and dz, the gradient of z: [rows][channels], if not null.
 // The gradient of y is dy, or dy + dy2 if dy2 is not null; both [rows][channels]. mask says how dz comes from it:
@@ -55,13 +63,13 @@ template <class T>
 void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const T* dy2, const T* y,
                             const BatchNormChannels& norm, NormFunction function, BatchNormMask mask, std::int64_t rows,
                             std::int64_t channels, T* dz, float* dgamma, float* dbeta, float* partials,
-                            unsigned* counters);
+                            unsigned* counters, const BatchNormPitches& pitches = {});
 
-// dx [rows][channels] through the batch statistics. dy: the gradient of y where there was no residual, or dz with
-// function none. dx may be in place over dy or x.
+// dx [rows][channels] through the batch statistics, plus `add` if it is not null. dy: the gradient of y where there was
+// no residual, or dz with function none. dx may be in place over dy, x or add.
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
                            const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
-                           std::int64_t channels, T* dx);
+                           std::int64_t channels, T* dx, const T* add = nullptr, const BatchNormPitches& pitches = {});
 
 }  // namespace overtake::cuda

@@ -7,9 +7,10 @@
 //   Columns columns(image, column)            what is known per column
 //   Loaded load(row, at)                      the reads; row counts through all images, at = row * columns + column
 // and either
-//   void store(columns, loaded, at)           a map, or
+//   void store(columns, loaded, row, at)      a map, or
 //   void add(columns, loaded, at, a, b)       two sums: adds to a[V] and b[V]
-// column_totals also wants kBlocks, the blocks of kTotalThreads threads that a multiprocessor should hold at a time.
+// column_totals gives add the row too, before `at`, and wants kBlocks, the blocks of kTotalThreads threads that a
+// multiprocessor should hold at a time.
 
 #include <algorithm>
 #include <cstdint>
@@ -71,8 +72,20 @@ struct Rows {
   int step;  // backwards if negative
 };
 
-// Calls visit(known, loaded, at) for the rows of a thread, with kRowsInFlight rows on their way all the time: as soon
-// as a row is visited, another is asked for. The first are on their way before what is known per column is.
+// An array of rows with a gap after each, in elements: where an operation that counts without gaps finds its own. Fewer
+// than 2^31 rows.
+template <class T>
+struct GappedRows {
+  T* data;
+  int gap;
+
+  __device__ T* at(std::int64_t row, std::int64_t at_dense) const {
+    return data + (at_dense + static_cast<std::int64_t>(static_cast<int>(row)) * gap);
+  }
+};
+
+// Calls visit(known, loaded, row, at) for the rows of a thread, with kRowsInFlight rows on their way all the time: as
+// soon as a row is visited, another is asked for. The first are on their way before what is known per column is.
 template <class Op, class Visit>
 __device__ inline void for_each_row(const Op& op, int image, Rows rows, int columns, int column, const Visit& visit) {
   const int stride = rows.step < 0 ? -rows.step : rows.step;
@@ -88,7 +101,7 @@ __device__ inline void for_each_row(const Op& op, int image, Rows rows, int colu
 #pragma unroll
     for (int i = 0; i < kRowsInFlight; ++i) {
       if (rows.left <= 0) return;
-      visit(known, loaded[i], at);
+      visit(known, loaded[i], rows.first, at);
       if (rows.left > kRowsInFlight * stride) {
         loaded[i] = op.load(rows.first + kRowsInFlight * rows.step, at + kRowsInFlight * leap);
       }
@@ -110,8 +123,10 @@ __global__ void __launch_bounds__(kColumnThreads)
     const std::int64_t first = static_cast<std::int64_t>(image) * rows;
     const std::int64_t begin = first + rows * chunk / chunks, end = first + rows * (chunk + 1) / chunks;
     const std::int64_t row = begin + threadIdx.y;
-    for_each_row(op, image, {row, end - row, static_cast<int>(blockDim.y)}, columns, column,
-                 [&](const auto& known, const auto& loaded, std::int64_t at) { op.add(known, loaded, at, a, b); });
+    const auto add = [&](const auto& known, const auto& loaded, std::int64_t, std::int64_t at) {
+      op.add(known, loaded, at, a, b);
+    };
+    for_each_row(op, image, {row, end - row, static_cast<int>(blockDim.y)}, columns, column, add);
   }
 
   __shared__ float sums[2 * V][kColumnThreads];
@@ -149,8 +164,10 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int block_rows = static_cast<int>(blockDim.y) * thread_rows;
   const std::int64_t begin = static_cast<std::int64_t>(block) * block_rows, row = begin + threadIdx.y;
   const std::int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
-  for_each_row(op, image, {image * rows + row, end - row, static_cast<int>(blockDim.y)}, columns, column,
-               [&](const auto& known, const auto& loaded, std::int64_t at) { op.store(known, loaded, at); });
+  const auto store = [&](const auto& known, const auto& loaded, std::int64_t own_row, std::int64_t at) {
+    op.store(known, loaded, own_row, at);
+  };
+  for_each_row(op, image, {image * rows + row, end - row, static_cast<int>(blockDim.y)}, columns, column, store);
 }
 
 template <int V, class Op>
@@ -391,8 +408,10 @@ __global__ void __launch_bounds__(kTotalThreads, Op::kBlocks)
   float a[V] = {}, b[V] = {};
   if (column < columns) {
     const std::int64_t left = rows - (blockIdx.x * blockDim.y + threadIdx.y);
-    for_each_row(op, 0, {left - 1, left, -static_cast<int>(chunks * blockDim.y)}, columns, column,
-                 [&](const auto& known, const auto& loaded, std::int64_t at) { op.add(known, loaded, at, a, b); });
+    const auto add = [&](const auto& known, const auto& loaded, std::int64_t row, std::int64_t at) {
+      op.add(known, loaded, row, at, a, b);
+    };
+    for_each_row(op, 0, {left - 1, left, -static_cast<int>(chunks * blockDim.y)}, columns, column, add);
   }
 
   __shared__ __align__(16) float sums[kTotalThreads * 2 * V];  // and then, as doubles, those of the chunks

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
@@ -24,6 +23,7 @@ using kernels::ConvShape;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 constexpr std::size_t kMostCandidates = 10;  // each may have to be compiled
+constexpr double kMostForPitches = 1.25;     // times what dense images take: above that, copies cost less
 
 // Names of what a run is given.
 enum Operand : std::int64_t { kA = 1, kB, kBias, kOut };
@@ -54,23 +54,34 @@ fe::DataType_t type_of(ElementType type) {
 }
 ElementType element_type(const ConvKind& kind) { return kind.shape.bf16 ? ElementType::bf16 : ElementType::f32; }
 
-// Logical dimensions n, c, h, w of an array that lies as [n][h][w][c].
-using Dims = std::array<std::int64_t, 4>;
-Dims x_dims(const ConvShape& s) { return {s.batch, s.in_channels, s.in_h, s.in_w}; }
-Dims y_dims(const ConvShape& s) { return {s.batch, s.out_channels, s.out_h, s.out_w}; }
-Dims w_dims(const ConvShape& s) { return {s.out_channels, s.in_channels / s.groups, s.kernel_h, s.kernel_w}; }
-Dims channel_dims(const ConvShape& s) { return {1, s.out_channels, 1, 1}; }
+// An array of logical dimensions n, c, h, w that lies as [n][h][w][c], one pixel `pitch` elements after the other.
+struct Array {
+  std::int64_t n, c, h, w, pitch = c;
 
-Dims a_dims(const ConvKind& k) { return k.task == ConvTask::input_grad ? y_dims(k.shape) : x_dims(k.shape); }
-Dims b_dims(const ConvKind& k) { return k.task == ConvTask::weight_grad ? y_dims(k.shape) : w_dims(k.shape); }
-Dims out_dims(const ConvKind& k) {
-  if (k.task == ConvTask::forward) return y_dims(k.shape);
-  return k.task == ConvTask::input_grad ? x_dims(k.shape) : w_dims(k.shape);
+  std::int64_t elements() const { return n * h * w * pitch; }
+  std::vector<std::int64_t> sizes() const { return {n, c, h, w}; }
+  std::vector<std::int64_t> strides() const { return {h * w * pitch, 1, w * pitch, pitch}; }
+};
+Array x_array(const ConvKind& k) {
+  const ConvShape& s = k.shape;
+  return {s.batch, s.in_channels, s.in_h, s.in_w, k.x_pitch == 0 ? s.in_channels : k.x_pitch};
 }
+Array y_array(const ConvKind& k) {
+  const ConvShape& s = k.shape;
+  return {s.batch, s.out_channels, s.out_h, s.out_w, k.y_pitch == 0 ? s.out_channels : k.y_pitch};
+}
+Array w_array(const ConvKind& k) {
+  const ConvShape& s = k.shape;
+  return {s.out_channels, s.in_channels / s.groups, s.kernel_h, s.kernel_w};
+}
+Array bias_array(const ConvKind& k) { return {1, k.shape.out_channels, 1, 1}; }
 
-std::int64_t elements(const Dims& d) { return d[0] * d[1] * d[2] * d[3]; }
-std::vector<std::int64_t> sizes(const Dims& d) { return {d.begin(), d.end()}; }
-std::vector<std::int64_t> strides(const Dims& d) { return {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; }
+Array a_array(const ConvKind& k) { return k.task == ConvTask::input_grad ? y_array(k) : x_array(k); }
+Array b_array(const ConvKind& k) { return k.task == ConvTask::weight_grad ? y_array(k) : w_array(k); }
+Array out_array(const ConvKind& k) {
+  if (k.task == ConvTask::forward) return y_array(k);
+  return k.task == ConvTask::input_grad ? x_array(k) : w_array(k);
+}
 
 // The padding after the last element is only there to be counted in the size of the result; where as much as before the
 // first gives the same size, that is what more plans can do.
@@ -92,24 +103,24 @@ Attributes geometry(const ConvShape& s) {
       .set_dilation({s.dilation_h, s.dilation_w});
 }
 
-Tensor operand(Graph& graph, Operand uid, const Dims& dims, ElementType type) {
+Tensor operand(Graph& graph, Operand uid, const Array& array, ElementType type) {
   return graph.tensor(fe::graph::Tensor_attributes()
                           .set_uid(uid)
-                          .set_dim(sizes(dims))
-                          .set_stride(strides(dims))
+                          .set_dim(array.sizes())
+                          .set_stride(array.strides())
                           .set_data_type(type_of(type)));
 }
 
 // The operations of a kind.
 std::unique_ptr<Graph> describe(const ConvKind& kind) {
   const ConvShape& s = kind.shape;
-  const Dims dims = out_dims(kind);
+  const Array result = out_array(kind);
   auto graph = std::make_unique<Graph>();
   graph->set_io_data_type(type_of(element_type(kind)))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  const Tensor a = operand(*graph, kA, a_dims(kind), element_type(kind));
-  const Tensor b = operand(*graph, kB, b_dims(kind), element_type(kind));
+  const Tensor a = operand(*graph, kA, a_array(kind), element_type(kind));
+  const Tensor b = operand(*graph, kB, b_array(kind), element_type(kind));
   Tensor out;
   if (kind.task == ConvTask::forward) {
     out = graph->conv_fprop(a, b, geometry<fe::graph::Conv_fprop_attributes>(s));
@@ -118,14 +129,14 @@ std::unique_ptr<Graph> describe(const ConvKind& kind) {
   } else {
     out = graph->conv_wgrad(b, a, geometry<fe::graph::Conv_wgrad_attributes>(s));
   }
-  out->set_dim(sizes(dims)).set_stride(strides(dims));
+  out->set_dim(result.sizes()).set_stride(result.strides());
   if (kind.bias) {
-    const Tensor bias = operand(*graph, kBias, channel_dims(s), ElementType::f32);
+    const Tensor bias = operand(*graph, kBias, bias_array(kind), ElementType::f32);
     out = graph->pointwise(out, bias,
                            fe::graph::Pointwise_attributes()
                                .set_mode(fe::PointwiseMode_t::ADD)
                                .set_compute_data_type(fe::DataType_t::FLOAT));
-    out->set_dim(sizes(dims)).set_stride(strides(dims));
+    out->set_dim(result.sizes()).set_stride(result.strides());
   }
   out->set_output(true).set_uid(kOut).set_data_type(type_of(element_type(kind)));
   return graph;
@@ -185,13 +196,14 @@ const char* name_of(ConvTask task) {
 // All that the fastest plan depends on.
 std::string key_of(const ConvKind& k, bool deterministic, std::size_t most_workspace) {
   const ConvShape& s = k.shape;
+  const bool is_pitched = k.x_pitch != 0 || k.y_pitch != 0;
   return fmt::format(
       "conv {} {}x{}x{}x{} {}x{}x{} kernel {}x{} stride {}x{} pad {},{},{},{} dilation {}x{} groups {} {}{} {} {} "
-      "workspace {}",
+      "workspace {}{}",
       name_of(k.task), s.batch, s.in_channels, s.in_h, s.in_w, s.out_channels, s.out_h, s.out_w, s.kernel_h, s.kernel_w,
       s.stride_h, s.stride_w, s.pad_top, s.pad_left, s.pad_bottom, s.pad_right, s.dilation_h, s.dilation_w, s.groups,
       name_of(element_type(k)), k.bias ? " bias" : "", k.tf32 ? "tf32" : "full", deterministic ? "ordered" : "any",
-      most_workspace);
+      most_workspace, is_pitched ? fmt::format(" pitch {},{}", k.x_pitch, k.y_pitch) : "");
 }
 
 }  // namespace
@@ -247,8 +259,8 @@ struct Conv::Plan {
     std::size_t most = 0;
     for (const Candidate& one : found) most = std::max(most, one.workspace);
     const ElementType type = element_type(kind);
-    const TemporaryArray a(type, elements(a_dims(kind)), 1), b(type, elements(b_dims(kind)), 2),
-        out(type, elements(out_dims(kind)), 3), bias(ElementType::f32, kind.shape.out_channels, 4), workspace(most);
+    const TemporaryArray a(type, a_array(kind).elements(), 1), b(type, b_array(kind).elements(), 2),
+        out(type, out_array(kind).elements(), 3), bias(ElementType::f32, kind.shape.out_channels, 4), workspace(most);
     Pointers pointers{{kA, a.data()}, {kB, b.data()}, {kOut, out.data()}};
     if (kind.bias) pointers[kBias] = bias.data();
     return tuning.fastest_of(found.size(), [&](std::size_t i, cudaStream_t stream) {
@@ -277,12 +289,37 @@ std::size_t Conv::workspace_bytes() const { return plan_->plan.workspace; }
 const std::string& Conv::plan_name() const { return plan_->plan.name; }
 double Conv::microseconds() const { return plan_->microseconds; }
 
+double Conv::measured(Tuning& tuning) const {
+  if (plan_->microseconds > 0) return plan_->microseconds;
+  const std::optional<Fastest> own = plan_->fastest({plan_->plan}, tuning);
+  if (!own) throw std::runtime_error(fmt::format("cuDNN: {} does not run", plan_->plan.name));
+  return own->microseconds;
+}
+
 // cuDNN takes pointers to what it only reads without const.
 void Conv::run(cudaStream_t stream, const void* a, const void* b, const float* bias, void* out, void* workspace) const {
   require_aligned("conv", {a, b, bias, out, workspace});
   Pointers pointers{{kA, const_cast<void*>(a)}, {kB, const_cast<void*>(b)}, {kOut, out}};
   if (plan_->kind.bias) pointers[kBias] = const_cast<float*>(bias);
   plan_->enqueue(stream, plan_->plan.index, pointers, workspace);
+}
+
+bool takes_pitches(const ConvKind& kind, Tuning& tuning, std::size_t most_workspace) {
+  const bool measure = tuning.options().measure;
+  const std::string key = "does " + key_of(kind, tuning.options().deterministic, most_workspace);
+  if (const auto kept = measure ? tuning.find(key) : std::nullopt) return *kept == "yes";
+  bool pays = false;
+  try {
+    const Conv pitched(kind, tuning, most_workspace);
+    ConvKind dense = kind;
+    dense.x_pitch = dense.y_pitch = 0;
+    pays =
+        !measure || pitched.measured(tuning) <= kMostForPitches * Conv(dense, tuning, most_workspace).measured(tuning);
+  } catch (const std::runtime_error& error) {
+    tuning.note(error.what());
+  }
+  if (measure) tuning.keep(key, pays ? "yes" : "no");
+  return pays;
 }
 
 }  // namespace overtake::cuda

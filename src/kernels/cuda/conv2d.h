@@ -19,8 +19,9 @@ enum class ConvTask : std::uint8_t { forward, input_grad, weight_grad };
 struct ConvKind {
   kernels::ConvShape shape;  // shape.bf16: activations, weights and all gradients; shape.bias is not looked at
   ConvTask task = ConvTask::forward;
-  bool bias = false;  // forward: y = conv + bias
-  bool tf32 = false;  // float32 factors rounded to 10 bits of fraction for the matrix units
+  bool bias = false;                      // forward: y = conv + bias
+  std::int64_t x_pitch = 0, y_pitch = 0;  // elements from one pixel to the next, also of the gradients; 0: the channels
+  bool tf32 = false;                      // float32 factors rounded to 10 bits of fraction for the matrix units
   bool operator==(const ConvKind&) const = default;
 };
 
@@ -35,8 +36,9 @@ class Conv {
   Conv& operator=(Conv&&) noexcept;
 
   std::size_t workspace_bytes() const;
-  const std::string& plan_name() const;  // cuDNN's, for reports
-  double microseconds() const;           // as measured; 0 if the choice was kept from before or nothing is measured
+  const std::string& plan_name() const;   // cuDNN's, for reports
+  double microseconds() const;            // as measured; 0 if the choice was kept from before or nothing is measured
+  double measured(Tuning& tuning) const;  // the same, measured again where it was kept; std::runtime_error if it fails
 
   // Enqueues it. forward: a = x, b = w, out = y; input_grad: a = dy, b = w, out = dx; weight_grad: a = x, b = dy,
   // out = dw. bias: float [out_channels] or null. The workspace must not be used by anything that may run at the same
@@ -47,5 +49,9 @@ class Conv {
   struct Plan;
   std::unique_ptr<Plan> plan_;
 };
+
+// Whether cuDNN does a kind with pitches about as fast as the same with dense images: measured once and kept, as the
+// choice of a plan is. Without measuring: whether it does it at all.
+bool takes_pitches(const ConvKind& kind, Tuning& tuning, std::size_t most_workspace);
 
 }  // namespace overtake::cuda

@@ -187,7 +187,7 @@ struct Apply {
     return known;
   }
   __device__ Loaded load(std::int64_t, std::int64_t at) const { return load_packed<V>(x + at); }
-  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t at) const {
+  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t, std::int64_t at) const {
     float values[V];
     unpack(loaded, values);
 #pragma unroll
@@ -231,7 +231,7 @@ struct InputGrad {
   __device__ Loaded load(std::int64_t, std::int64_t at) const {
     return {load_packed<V>(x + at), load_packed<V>(dy + at)};
   }
-  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t at) const {
+  __device__ void store(const Columns& known, const Loaded& loaded, std::int64_t, std::int64_t at) const {
     float values[V], grads[V];
     unpack(loaded.x, values);
     unpack(loaded.dy, grads);

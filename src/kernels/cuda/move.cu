@@ -128,18 +128,23 @@ void copy_rows(cudaStream_t stream, const char* name, std::span<const ByteCopy> 
   });
 }
 
-// Matrices side by side in the rows of a wider one; all in bytes.
+// Matrices side by side in the rows of a wider one; all in bytes, of which an element of the extents has so many.
 struct SideBySide {
-  SideBySide(std::span<const std::int64_t> extents, std::int64_t bytes) {
-    for (const std::int64_t extent : extents) {
+  SideBySide(std::span<const std::int64_t> extents, std::int64_t bytes, const ConcatPitches& elements,
+             std::int64_t element) {
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      const std::int64_t own = i < elements.parts.size() ? elements.parts[i] * element : 0;
       offsets.push_back(pitch);
-      rows.push_back(extent * bytes);
-      pitch += extent * bytes;
-      granule = low_bits(granule, extent * bytes);
+      rows.push_back(extents[i] * bytes);
+      pitches.push_back(own == 0 ? rows[i] : own);
+      pitch += rows[i];
+      granule = low_bits(granule, low_bits(rows[i], pitches[i]));
     }
+    if (elements.whole != 0) pitch = elements.whole * element;
+    granule = low_bits(granule, pitch);
   }
-  std::vector<std::int64_t> offsets, rows;
-  std::int64_t pitch = 0, granule = 0;
+  std::vector<std::int64_t> offsets, rows, pitches;
+  std::int64_t pitch = 0, granule = 0;  // pitch: of the wider one
 };
 
 struct Same {
@@ -165,29 +170,32 @@ __global__ void __launch_bounds__(kMapThreads) fill_kernel(T* out, T value, std:
 
 template <class T>
 void concat(cudaStream_t stream, std::span<const T* const> in, std::span<const std::int64_t> extents,
-            std::int64_t inner, T* out, std::int64_t outer) {
+            std::int64_t inner, T* out, std::int64_t outer, const ConcatPitches& pitches) {
   require_aligned("concat", {out});
-  const SideBySide sides(extents, inner * static_cast<std::int64_t>(sizeof(T)));
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  const SideBySide sides(extents, inner * bytes, pitches, bytes);
   std::vector<ByteCopy> copies;
   for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i] == nullptr) continue;
     require_aligned("concat", {in[i]});
     copies.push_back({reinterpret_cast<const std::byte*>(in[i]), reinterpret_cast<std::byte*>(out) + sides.offsets[i],
-                      sides.rows[i], sides.pitch, sides.rows[i]});
+                      sides.pitches[i], sides.pitch, sides.rows[i]});
   }
   copy_rows(stream, "concat", copies, outer, sides.granule);
 }
 
 template <class T>
 void split(cudaStream_t stream, const T* x, std::span<T* const> out, std::span<const std::int64_t> extents,
-           std::int64_t inner, std::int64_t outer) {
+           std::int64_t inner, std::int64_t outer, const ConcatPitches& pitches) {
   require_aligned("split", {x});
-  const SideBySide sides(extents, inner * static_cast<std::int64_t>(sizeof(T)));
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  const SideBySide sides(extents, inner * bytes, pitches, bytes);
   std::vector<ByteCopy> copies;
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (out[i] == nullptr) continue;
     require_aligned("split", {out[i]});
     copies.push_back({reinterpret_cast<const std::byte*>(x) + sides.offsets[i], reinterpret_cast<std::byte*>(out[i]),
-                      sides.pitch, sides.rows[i], sides.rows[i]});
+                      sides.pitch, sides.pitches[i], sides.rows[i]});
   }
   copy_rows(stream, "split", copies, outer, sides.granule);
 }
@@ -241,17 +249,17 @@ void copy(cudaStream_t stream, const void* x, void* y, std::int64_t bytes) {
 }
 
 template void concat(cudaStream_t, std::span<const float* const>, std::span<const std::int64_t>, std::int64_t, float*,
-                     std::int64_t);
+                     std::int64_t, const ConcatPitches&);
 template void concat(cudaStream_t, std::span<const bf16* const>, std::span<const std::int64_t>, std::int64_t, bf16*,
-                     std::int64_t);
+                     std::int64_t, const ConcatPitches&);
 template void concat(cudaStream_t, std::span<const std::int32_t* const>, std::span<const std::int64_t>, std::int64_t,
-                     std::int32_t*, std::int64_t);
+                     std::int32_t*, std::int64_t, const ConcatPitches&);
 template void split(cudaStream_t, const float*, std::span<float* const>, std::span<const std::int64_t>, std::int64_t,
-                    std::int64_t);
+                    std::int64_t, const ConcatPitches&);
 template void split(cudaStream_t, const bf16*, std::span<bf16* const>, std::span<const std::int64_t>, std::int64_t,
-                    std::int64_t);
+                    std::int64_t, const ConcatPitches&);
 template void split(cudaStream_t, const std::int32_t*, std::span<std::int32_t* const>, std::span<const std::int64_t>,
-                    std::int64_t, std::int64_t);
+                    std::int64_t, std::int64_t, const ConcatPitches&);
 template void slice(cudaStream_t, const float*, float*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                     std::int64_t);
 template void slice(cudaStream_t, const bf16*, bf16*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,

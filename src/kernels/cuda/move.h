@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/bf16.h"
 #include "kernels/cpu/move.h"
@@ -14,16 +15,22 @@ namespace overtake::cuda {
 
 using kernels::PermutePlan;
 
-// out [outer, sum of extents, inner] = in[i] [outer, extents[i], inner] side by side.
+// Elements from one of the `outer` rows to the next, of the whole and of each part; 0, or no parts: as many as it has.
+struct ConcatPitches {
+  std::int64_t whole = 0;
+  std::vector<std::int64_t> parts = {};
+};
+
+// out [outer, sum of extents, inner] = in[i] [outer, extents[i], inner] side by side, where in[i] is not null.
 template <class T>
 void concat(cudaStream_t stream, std::span<const T* const> in, std::span<const std::int64_t> extents,
-            std::int64_t inner, T* out, std::int64_t outer);
+            std::int64_t inner, T* out, std::int64_t outer, const ConcatPitches& pitches = {});
 
 // The other way: out[i], where it is not null, [outer, extents[i], inner] from x [outer, sum of extents, inner]. Also
 // the gradient of concat.
 template <class T>
 void split(cudaStream_t stream, const T* x, std::span<T* const> out, std::span<const std::int64_t> extents,
-           std::int64_t inner, std::int64_t outer);
+           std::int64_t inner, std::int64_t outer, const ConcatPitches& pitches = {});
 
 // y [outer, extent, inner] = x [outer, axis, inner] from `offset` on.
 template <class T>

@@ -42,31 +42,35 @@ struct PixelGrid {
 
 // One pack per thread, as for_each_pixel says.
 template <int width, class F, class T>
-__global__ void __launch_bounds__(kPixelThreads, 4) pixels_kernel(F f, PixelGrid grid, T* to) {
+__global__ void __launch_bounds__(kPixelThreads, 4) pixels_kernel(F f, PixelGrid grid, T* to, std::int64_t pitch) {
   const std::uint32_t index = blockIdx.x * kPixelThreads + threadIdx.x;
   if (index >= grid.count) return;
   float values[width];
-  f.template at<width>(grid.place<width>(index), index, values);
+  const PixelPlace place = grid.place<width>(index);
+  f.template at<width>(place, index, values);
   Pack<T, width> pack;
 #pragma unroll
   for (int i = 0; i < width; ++i) pack.at[i] = narrow<T>(values[i]);
-  store_pack(to + static_cast<std::int64_t>(index) * width, pack);
+  store_pack(to + grid.packs.divide(index).quotient * pitch + place.channel, pack);
 }
 
-// to: [images][rows][columns][channels]. f.at<width>(place, index, values) computes the `width` channels at a place,
-// index being the number of the pack.
+// to: [images][rows][columns][channels], its pixels `pitch` elements apart (0: the channels). f.at<width>(place, index,
+// values) computes the `width` channels at a place, index being the number of the pack. read_pitch: of what f reads, if
+// that has one.
 template <class F, class T>
 void for_each_pixel(cudaStream_t stream, const char* name, const F& f, T* to, std::int64_t images, std::int64_t rows,
-                    std::int64_t columns, std::int64_t channels) {
+                    std::int64_t columns, std::int64_t channels, std::int64_t pitch = 0, std::int64_t read_pitch = 0) {
+  if (pitch == 0) pitch = channels;
   const auto run = [&](auto width) {
     const PixelGrid grid(images, rows, columns, channels / width);
     if (grid.count == 0) return;
     const unsigned blocks = grid_blocks(name, parts(grid.count, kPixelThreads));
-    pixels_kernel<width><<<blocks, kPixelThreads, 0, stream>>>(f, grid, to);
+    pixels_kernel<width><<<blocks, kPixelThreads, 0, stream>>>(f, grid, to, pitch);
     check_launch(name);
   };
   constexpr int width = kPackWidth<T>;
-  channels % width == 0 ? run(std::integral_constant<int, width>{}) : run(std::integral_constant<int, 1>{});
+  (channels | pitch | read_pitch) % width == 0 ? run(std::integral_constant<int, width>{})
+                                               : run(std::integral_constant<int, 1>{});
 }
 
 struct PixelRange {

@@ -34,11 +34,13 @@ struct Axis {
 struct Windows {
   Axis h, w;
   int channels;
+  std::int64_t out_pitch;  // elements from one pixel of the values of windows to the next; in all else, the channels
 
-  explicit Windows(const PoolShape& s)
+  explicit Windows(const PoolShape& s, std::int64_t pitch = 0)
       : h(axis(s.in_h, s.out_h, s.kernel_h, s.stride_h, s.pad_top, s.pad_bottom)),
         w(axis(s.in_w, s.out_w, s.kernel_w, s.stride_w, s.pad_left, s.pad_right)),
-        channels(static_cast<int>(s.channels)) {}
+        channels(static_cast<int>(s.channels)),
+        out_pitch(pitch == 0 ? s.channels : pitch) {}
 
   static Axis axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t pad_begin,
                    std::int64_t pad_end) {
@@ -46,12 +48,22 @@ struct Windows {
             static_cast<int>(stride), static_cast<int>(pad_begin), static_cast<int>(pad_end)};
   }
 
-  // Offsets of a place's channels in the tensor of inputs or of outputs.
+  // Whether packs of so many channels lie at boundaries of packs everywhere.
+  bool are_multiples_of(int width) const { return channels % width == 0 && out_pitch % width == 0; }
+
+  // Offsets of a place's channels in the tensor of inputs, and in what there is for each window: values, of any pitch,
+  // and places, which are dense.
   __device__ std::int64_t input(const PixelPlace& place, int row, int column) const {
     return ((place.image * h.in + row) * w.in + column) * channels + place.channel;
   }
-  __device__ std::int64_t output(const PixelPlace& place, int p, int q) const {
-    return ((place.image * h.out + p) * w.out + q) * channels + place.channel;
+  __device__ std::int64_t window(const PixelPlace& place, int p, int q) const {
+    return (place.image * h.out + p) * w.out + q;
+  }
+  __device__ std::int64_t value_of(std::int64_t window, const PixelPlace& place) const {
+    return window * out_pitch + place.channel;
+  }
+  __device__ std::int64_t argmax_of(std::int64_t window, const PixelPlace& place) const {
+    return window * channels + place.channel;
   }
   __device__ float mean_factor(int p, int q, bool include_pad) const {
     return 1.0f / static_cast<float>(h.counted(p, include_pad) * w.counted(q, include_pad));
@@ -106,9 +118,9 @@ struct MaxInputGrad {
 #pragma unroll 2
       for (int q = columns.begin; q < columns.end; ++q) {
         const int s = place.column - (q * windows.w.stride - windows.w.pad_begin);
-        const std::int64_t out = windows.output(place, p, q);
-        const Pack<std::uint8_t, width> chosen = load_pack<width>(argmax + out);
-        const Pack<T, width> grad = load_pack<width>(dy + out);
+        const std::int64_t window = windows.window(place, p, q);
+        const Pack<std::uint8_t, width> chosen = load_pack<width>(argmax + windows.argmax_of(window, place));
+        const Pack<T, width> grad = load_pack<width>(dy + windows.value_of(window, place));
 #pragma unroll
         for (int i = 0; i < width; ++i) {
           sum[i] += chosen.at[i] == r * windows.w.kernel + s ? widen(grad.at[i]) : 0.0f;
@@ -156,7 +168,8 @@ struct AverageInputGrad {
     for (int i = 0; i < width; ++i) sum[i] = 0.0f;
     for (int p = rows.begin; p < rows.end; ++p) {
       for (int q = columns.begin; q < columns.end; ++q) {
-        add_scaled(load_pack<width>(dy + windows.output(place, p, q)), windows.mean_factor(p, q, include_pad), sum);
+        const T* from = dy + windows.value_of(windows.window(place, p, q), place);
+        add_scaled(load_pack<width>(from), windows.mean_factor(p, q, include_pad), sum);
       }
     }
   }
@@ -228,10 +241,10 @@ __global__ void __launch_bounds__(kPixelThreads, 3)
     for (int l = 0; l < kSide; ++l) {
       const int p = place.row - kBefore + k, q = place.column - kBefore + l;
       const int row = min(max(p, 0), windows.h.out - 1), column = min(max(q, 0), windows.w.out - 1);
-      const std::int64_t out = windows.output(place, row, column);
+      const std::int64_t window = windows.window(place, row, column);
       covers[k][l] = p == row && q == column;
-      chosen[k][l] = load_pack<width>(argmax + out);
-      grads[k][l] = load_pack<width>(dy + out);
+      chosen[k][l] = load_pack<width>(argmax + windows.argmax_of(window, place));
+      grads[k][l] = load_pack<width>(dy + windows.value_of(window, place));
     }
   }
   float sums[S][S][width] = {};
@@ -269,17 +282,19 @@ __global__ void __launch_bounds__(kPixelThreads, 3)
 }
 
 template <int K, int S, class T>
-void fixed_max_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx) {
+void fixed_max_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx,
+                          std::int64_t dy_pitch) {
   constexpr const char* name = "max_pool_input_grad";
+  const Windows windows(s, dy_pitch);
   const auto run = [&](auto width) {
     const PixelGrid grid(s.batch, parts(s.in_h + s.pad_top, S), parts(s.in_w + s.pad_left, S), s.channels / width);
     if (grid.count == 0) return;
     const unsigned blocks = grid_blocks(name, parts(grid.count, kPixelThreads));
-    fixed_max_input_grad_kernel<width, K, S><<<blocks, kPixelThreads, 0, stream>>>(Windows(s), grid, dy, argmax, dx);
+    fixed_max_input_grad_kernel<width, K, S><<<blocks, kPixelThreads, 0, stream>>>(windows, grid, dy, argmax, dx);
     check_launch(name);
   };
   constexpr int width = kPackWidth<T>;
-  s.channels % width == 0 ? run(std::integral_constant<int, width>{}) : run(std::integral_constant<int, 1>{});
+  windows.are_multiples_of(width) ? run(std::integral_constant<int, width>{}) : run(std::integral_constant<int, 1>{});
 }
 
 // Whether all windows are K x K pixels, S apart.
@@ -328,36 +343,42 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 template <class T>
-void max_pool_forward(cudaStream_t stream, const PoolShape& s, const T* x, T* y, std::uint8_t* argmax) {
+void max_pool_forward(cudaStream_t stream, const PoolShape& s, const T* x, T* y, std::uint8_t* argmax,
+                      std::int64_t y_pitch) {
   constexpr const char* name = "max_pool_forward";
   require_aligned(name, {x, y, argmax});
-  const auto run = [&](const auto& f) { for_each_pixel(stream, name, f, y, s.batch, s.out_h, s.out_w, s.channels); };
+  const auto run = [&](const auto& f) {
+    for_each_pixel(stream, name, f, y, s.batch, s.out_h, s.out_w, s.channels, y_pitch);
+  };
   if (has_windows(s, 3, 2)) return run(FixedMaxForward<T, 3, 2>{Windows(s), x, argmax});
   if (has_windows(s, 2, 2)) return run(FixedMaxForward<T, 2, 2>{Windows(s), x, argmax});
   run(MaxForward<T>{Windows(s), x, argmax});
 }
 
 template <class T>
-void max_pool_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx) {
+void max_pool_input_grad(cudaStream_t stream, const PoolShape& s, const T* dy, const std::uint8_t* argmax, T* dx,
+                         std::int64_t dy_pitch) {
   require_aligned("max_pool_input_grad", {dy, argmax, dx});
-  if (has_windows(s, 3, 2)) return fixed_max_input_grad<3, 2>(stream, s, dy, argmax, dx);
-  if (has_windows(s, 2, 2)) return fixed_max_input_grad<2, 2>(stream, s, dy, argmax, dx);
-  for_each_pixel(stream, "max_pool_input_grad", MaxInputGrad<T>{Windows(s), dy, argmax}, dx, s.batch, s.in_h, s.in_w,
-                 s.channels);
+  if (has_windows(s, 3, 2)) return fixed_max_input_grad<3, 2>(stream, s, dy, argmax, dx, dy_pitch);
+  if (has_windows(s, 2, 2)) return fixed_max_input_grad<2, 2>(stream, s, dy, argmax, dx, dy_pitch);
+  for_each_pixel(stream, "max_pool_input_grad", MaxInputGrad<T>{Windows(s, dy_pitch), dy, argmax}, dx, s.batch, s.in_h,
+                 s.in_w, s.channels, 0, dy_pitch);
 }
 
 template <class T>
-void average_pool_forward(cudaStream_t stream, const PoolShape& s, bool count_include_pad, const T* x, T* y) {
+void average_pool_forward(cudaStream_t stream, const PoolShape& s, bool count_include_pad, const T* x, T* y,
+                          std::int64_t y_pitch) {
   require_aligned("average_pool_forward", {x, y});
   for_each_pixel(stream, "average_pool_forward", AverageForward<T>{Windows(s), count_include_pad, x}, y, s.batch,
-                 s.out_h, s.out_w, s.channels);
+                 s.out_h, s.out_w, s.channels, y_pitch);
 }
 
 template <class T>
-void average_pool_input_grad(cudaStream_t stream, const PoolShape& s, bool count_include_pad, const T* dy, T* dx) {
+void average_pool_input_grad(cudaStream_t stream, const PoolShape& s, bool count_include_pad, const T* dy, T* dx,
+                             std::int64_t dy_pitch) {
   require_aligned("average_pool_input_grad", {dy, dx});
-  for_each_pixel(stream, "average_pool_input_grad", AverageInputGrad<T>{Windows(s), count_include_pad, dy}, dx, s.batch,
-                 s.in_h, s.in_w, s.channels);
+  for_each_pixel(stream, "average_pool_input_grad", AverageInputGrad<T>{Windows(s, dy_pitch), count_include_pad, dy},
+                 dx, s.batch, s.in_h, s.in_w, s.channels, 0, dy_pitch);
 }
 
 template <class T>
@@ -387,14 +408,16 @@ void global_average_pool_input_grad(cudaStream_t stream, const T* dy, std::int64
   expand(stream, kernels::make_binary_plan(dims, strides, strides), 1.0f / static_cast<float>(pixels), dy, dx);
 }
 
-template void max_pool_forward(cudaStream_t, const PoolShape&, const float*, float*, std::uint8_t*);
-template void max_pool_forward(cudaStream_t, const PoolShape&, const bf16*, bf16*, std::uint8_t*);
-template void max_pool_input_grad(cudaStream_t, const PoolShape&, const float*, const std::uint8_t*, float*);
-template void max_pool_input_grad(cudaStream_t, const PoolShape&, const bf16*, const std::uint8_t*, bf16*);
-template void average_pool_forward(cudaStream_t, const PoolShape&, bool, const float*, float*);
-template void average_pool_forward(cudaStream_t, const PoolShape&, bool, const bf16*, bf16*);
-template void average_pool_input_grad(cudaStream_t, const PoolShape&, bool, const float*, float*);
-template void average_pool_input_grad(cudaStream_t, const PoolShape&, bool, const bf16*, bf16*);
+template void max_pool_forward(cudaStream_t, const PoolShape&, const float*, float*, std::uint8_t*, std::int64_t);
+template void max_pool_forward(cudaStream_t, const PoolShape&, const bf16*, bf16*, std::uint8_t*, std::int64_t);
+template void max_pool_input_grad(cudaStream_t, const PoolShape&, const float*, const std::uint8_t*, float*,
+                                  std::int64_t);
+template void max_pool_input_grad(cudaStream_t, const PoolShape&, const bf16*, const std::uint8_t*, bf16*,
+                                  std::int64_t);
+template void average_pool_forward(cudaStream_t, const PoolShape&, bool, const float*, float*, std::int64_t);
+template void average_pool_forward(cudaStream_t, const PoolShape&, bool, const bf16*, bf16*, std::int64_t);
+template void average_pool_input_grad(cudaStream_t, const PoolShape&, bool, const float*, float*, std::int64_t);
+template void average_pool_input_grad(cudaStream_t, const PoolShape&, bool, const bf16*, bf16*, std::int64_t);
 template void global_average_pool_forward(cudaStream_t, const float*, std::int64_t, std::int64_t, float*, std::int64_t);
 template void global_average_pool_forward(cudaStream_t, const bf16*, std::int64_t, std::int64_t, bf16*, std::int64_t);
 template void global_average_pool_input_grad(cudaStream_t, const float*, std::int64_t, std::int64_t, float*,
