@@ -1,13 +1,12 @@
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "cli/bench_rows.h"
 #include "cli/commands.h"
+#include "cli/explain.h"
 #include "cli/session_flags.h"
 #include "ops/op.h"
 #include "report/perfetto.h"
@@ -16,8 +15,6 @@
 namespace overtake {
 namespace {
 
-constexpr int kBurst = 5;
-
 struct BenchFlags {
   SessionFlags session;
   std::vector<std::string> schedules = {"in-order", "ooo"};
@@ -25,51 +22,8 @@ struct BenchFlags {
   int warm = 2;
   std::string trace;
   bool passes = false;
+  bool explain = false;
 };
-
-struct Row {
-  std::string asked;  // schedule on the command line; `auto` decides for one of the others
-  std::unique_ptr<Session> session;
-  std::vector<double> ms;
-  std::vector<Trace> traces;
-
-  double median() const {
-    std::vector<double> sorted = ms;
-    std::ranges::sort(sorted);
-    return sorted[sorted.size() / 2];
-  }
-  double fastest() const { return *std::ranges::min_element(ms); }
-};
-
-// Steps back to back, as many under way as the device takes; of each but the first, which starts on an idle device,
-// the time in ms.
-std::vector<double> burst(Session& session, int steps, float learning_rate) {
-  const auto depth = static_cast<int>(session.most_under_way());
-  const int idle = depth > 1 ? 1 : 0;
-  std::vector<double> ms;
-  for (int started = 0, finished = 0; finished < steps + idle; ++finished) {
-    for (; started < steps + idle && started - finished < depth; ++started) session.start_step(learning_rate);
-    const StepResult step = session.finish_step();
-    if (finished >= idle) ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
-  }
-  return ms;
-}
-
-// Steps of all schedules in turn, so that what else the machine does hits all alike.
-void measure(std::vector<Row>& rows, const BenchFlags& flags) {
-  const bool is_terminal = isatty(STDERR_FILENO) != 0;
-  const auto learning_rate = static_cast<float>(flags.session.learning_rate);
-  for (int i = 0; i < flags.warm + flags.steps; ++i) {
-    for (Row& row : rows) {
-      const std::vector<double> ms = burst(*row.session, row.session->most_under_way() > 1 ? kBurst : 1, learning_rate);
-      if (i >= flags.warm) row.ms.insert(row.ms.end(), ms.begin(), ms.end());
-      if (!flags.trace.empty() && i + 1 == flags.warm + flags.steps)
-        row.traces.push_back(row.session->step_traced(learning_rate).trace);
-    }
-    if (is_terminal) fmt::print(stderr, "\rround {}/{}", i + 1, flags.warm + flags.steps);
-  }
-  if (is_terminal) fmt::print(stderr, "\r\033[K");
-}
 
 // What a step cannot do without: its floating-point operations, and each buffer written once and read once.
 struct LeastWork {
@@ -118,52 +72,81 @@ nlohmann::json json_of_passes(const std::vector<PassRecord>& passes) {
   return all;
 }
 
+BenchRow make_row(const std::string& name, const SessionFlags& flags, ScheduleChoice schedule) {
+  SessionFlags::Start start = flags.load();
+  SessionOptions options = flags.options(schedule);
+  options.initial = std::move(start.initial);
+  BenchRow row{name, std::make_unique<Session>(std::move(start.graph), std::move(options))};
+  row.session->fill_inputs(flags.seed + 1);
+  return row;
+}
+
+std::vector<BenchRow> make_rows(const BenchFlags& flags) {
+  std::vector<BenchRow> rows;
+  if (flags.explain)
+    for (const Variant& v : variants(flags.session)) rows.push_back(make_row(v.name, v.flags, v.schedule));
+  else
+    for (const std::string& name : flags.schedules)
+      rows.push_back(make_row(name, flags.session, schedule_from_string(name)));
+  return rows;
+}
+
+nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
+  const LeastWork work = least_work(row.session->graph());
+  return {{"schedule", row.name},
+          {"runs_as", row.session->plan().schedule},
+          {"step_ms", row.median()},
+          {"fastest_ms", row.fastest()},
+          {"predicted_ms", row.predicted()},
+          {"candidates", json_of_candidates(row.session->planned())},
+          {"peak_bytes", row.session->peak_bytes()},
+          {"flops", work.flops},
+          {"least_bytes", work.bytes},
+          {"precision", to_string(row.session->precision())},
+          {"weights_hash", hash}};
+}
+
 int bench(const BenchFlags& flags) {
   if (flags.steps < 1 || flags.warm < 0) fail_user("--steps {}: it must be at least 1", flags.steps);
   if (!flags.trace.empty()) check_writable(flags.trace);
-  std::vector<Row> rows;
-  for (const std::string& name : flags.schedules) {
-    const ScheduleChoice schedule = schedule_from_string(name);
-    SessionFlags::Start start = flags.session.load();
-    SessionOptions options = flags.session.options(schedule);
-    options.initial = std::move(start.initial);
-    rows.push_back({name, std::make_unique<Session>(std::move(start.graph), std::move(options)), {}, {}});
-    rows.back().session->fill_inputs(flags.session.seed + 1);
-  }
-  measure(rows, flags);
+  std::vector<BenchRow> rows = make_rows(flags);
+  measure(rows, {.steps = flags.steps,
+                 .warm = flags.warm,
+                 .learning_rate = static_cast<float>(flags.session.learning_rate),
+                 .trace = !flags.trace.empty()});
 
   nlohmann::json out = {{"model", flags.session.model}, {"rows", nlohmann::json::array()}};
-  Table table({"schedule", "runs as", "ms/step", "fastest", "speed-up", "memory", "weights hash"});
-  bool are_equal = true;
-  for (const Row& row : rows) {
+  Table table({"schedule", "runs as", "ms/step", "fastest", "predicted", "speed-up", "memory", "weights hash"});
+  for (const BenchRow& row : rows) {
     const std::string hash = hash_text(row.session->weights_hash());
-    const LeastWork work = least_work(row.session->graph());
-    are_equal = are_equal && hash == hash_text(rows[0].session->weights_hash());
-    table.add({row.asked, row.session->plan().schedule, fmt::format("{:.2f}", row.median()),
-               fmt::format("{:.2f}", row.fastest()), fmt::format("{:.3f}", rows[0].median() / row.median()),
+    table.add({row.name, row.session->plan().schedule, fmt::format("{:.2f}", row.median()),
+               fmt::format("{:.2f}", row.fastest()), row.predicted() > 0 ? fmt::format("{:.2f}", row.predicted()) : "",
+               fmt::format("{:.3f}", rows[0].median() / row.median()),
                format_bytes(static_cast<std::int64_t>(row.session->peak_bytes())), hash});
-    out["rows"].push_back({{"schedule", row.asked},
-                           {"runs_as", row.session->plan().schedule},
-                           {"step_ms", row.median()},
-                           {"fastest_ms", row.fastest()},
-                           {"peak_bytes", row.session->peak_bytes()},
-                           {"flops", work.flops},
-                           {"least_bytes", work.bytes},
-                           {"precision", to_string(row.session->precision())},
-                           {"weights_hash", hash}});
+    out["rows"].push_back(json_of_row(row, hash));
   }
   if (!flags.trace.empty()) {
     std::vector<TracedRun> runs;
-    for (const Row& row : rows) runs.push_back({row.asked, &row.session->plan(), row.traces, flags.session.device});
+    for (const BenchRow& row : rows) runs.push_back({row.name, &row.session->plan(), row.traces, flags.session.device});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
-  const std::vector<PassRecord>& passes = rows[0].session->passes();
-  if (flags.passes) out["passes"] = json_of_passes(passes);
-  if (flags.session.json)
-    fmt::print("{}\n", out.dump());
-  else
-    fmt::print("{}{}", table.text(), flags.passes ? "\n" + table_of_passes(passes) : "");
-  OVERTAKE_CHECK(are_equal, "schedules of {} end with different weights", flags.session.model);
+  std::string text = table.text();
+  if (flags.passes) {
+    out["passes"] = json_of_passes(rows[0].session->passes());
+    text += "\n" + table_of_passes(rows[0].session->passes());
+  }
+  if (flags.explain) {
+    const PlanChoice& planned = rows.back().session->planned();
+    out["reason"] = planned.reason;
+    out["moves"] = json_of_moves(planned);
+    text += "\n" + candidates_table(planned) + "\n" + moves_table(planned);
+  }
+  fmt::print("{}", flags.session.json ? out.dump() + "\n" : text);
+  // Fusing may change last bits, schedules never.
+  const std::size_t first = flags.explain ? rows.size() - 2 : 0;
+  for (std::size_t i = first; i < rows.size(); ++i)
+    OVERTAKE_CHECK(rows[i].session->weights_hash() == rows[first].session->weights_hash(),
+                   "schedules of {} end with different weights", flags.session.model);
   return 0;
 }
 
@@ -181,6 +164,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   c->add_option("--trace", flags->trace,
                 "timeline of the last step of each, for `overtake report` and ui.perfetto.dev");
   c->add_flag("--passes", flags->passes, "what each pass did: tasks, and bytes that the step's tasks read and write");
+  c->add_flag(
+      "--explain", flags->explain,
+      "instead of --schedules: what graph, fusion and order each bring, what moved where, predicted and measured");
   c->footer("Example:\n  overtake bench resnet-18 --batch 16 --schedules in-order,ooo --trace resnet.json");
   c->callback([flags, &exit_code] { exit_code = bench(*flags); });
 }

@@ -12,8 +12,8 @@ namespace overtake {
 
 namespace {
 
-constexpr std::string_view kOptionalPasses[] = {"recognise",   "fuse",           "join_projections",
-                                                "pad_classes", "fuse_gradients", "group_updates"};
+constexpr std::string_view kOptionalPasses[] = {"recognise",      "fuse",          "join_projections", "pad_classes",
+                                                "fuse_gradients", "share_concats", "group_updates"};
 
 }  // namespace
 
@@ -45,7 +45,12 @@ void SessionFlags::add_to(CLI::App& c) {
   c.add_option("--threads", threads, "default: all cores")->check(CLI::Range(1, 1024));
   c.add_option("--parts", parts, "fixed pieces that sums are cut into; default: as many as cores")
       ->check(CLI::Range(1, 1024));
-  c.add_option("--memory-cap", memory_cap, "most memory to plan with, for example 2G");
+  c.add_option("--memory-cap", memory_cap,
+               "most memory to plan with, for example 2G; default: out of order may take a tenth more than in order");
+  c.add_option("--plan-seconds", plan_seconds, "most time to search for a schedule")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  c.add_flag("--fresh-profile", fresh_profile, "measure the tasks anew instead of using what was measured last time");
   c.add_option("--skip-pass", skip_passes,
                fmt::format("leave out a pass ({}), for experiments", fmt::join(kOptionalPasses, ", ")));
   c.add_flag("--no-tuning", no_tuning, "on GPUs: take a library's first kernel instead of the fastest measured one");
@@ -99,6 +104,8 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   o.parts = parts;
   o.seed = seed;
   if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));
+  o.plan_seconds = plan_seconds;
+  o.use_kept_profile = !fresh_profile;
   o.skip_passes = {skip_passes.begin(), skip_passes.end()};
   for (const std::string& pass : skip_passes)
     if (std::ranges::find(kOptionalPasses, pass) == std::end(kOptionalPasses))

@@ -35,6 +35,8 @@ struct SessionFlags {
   bool no_graph = false;
   unsigned parts = 0;
   std::string memory_cap;
+  double plan_seconds = 10;
+  bool fresh_profile = false;
   std::vector<std::string> skip_passes;
   bool no_layouts = false;
   bool print_passes = false;

@@ -163,7 +163,8 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
   if (!must && backend.most_lanes() < 2)
     return in_order_because("there is one core, so nothing can run beside anything");
 
-  const Profile profile = profile_of(graph, backend, {.seconds = 20, .folder = options.profiles, .note = options.note});
+  choice.profile = profile_of(graph, backend, options.profiling);
+  const Profile& profile = choice.profile;
   choice.candidates[0].predicted_ns = simulate(choice.candidates[0].plan, profile).step_ns;
   const std::uint64_t in_order_bytes = choice.candidates[0].plan.arena_bytes;
   const std::uint64_t cap =

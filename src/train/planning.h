@@ -1,8 +1,6 @@
 #pragma once
 // Chooses the plan of a training graph by measuring on the device at hand.
 
-#include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,8 +18,7 @@ struct PlanningOptions {
   ScheduleChoice schedule = ScheduleChoice::automatic;
   std::optional<std::uint64_t> memory_cap;  // none: out of order may take a tenth more than in order
   double seconds = 10;                      // for searching
-  std::filesystem::path profiles = default_profile_folder();
-  std::function<void(const std::string&)> note = {};
+  ProfilingOptions profiling = {};
 };
 
 // A plan that was thought of, what the model says of it, and what a short run of it took; 0: not measured.
@@ -33,6 +30,7 @@ struct Candidate {
 struct PlanChoice {
   std::vector<Candidate> candidates;  // in order first
   std::size_t chosen = 0;
+  Profile profile;     // empty where only in order was asked for
   std::string reason;  // one line for people
 };
 

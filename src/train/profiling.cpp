@@ -177,7 +177,7 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
   const auto note = [&](const std::string& text) {
     if (options.note) options.note(text);
   };
-  if (std::filesystem::exists(path)) {
+  if (options.use_kept && std::filesystem::exists(path)) {
     try {
       if (auto profile = from_text(read_file(path), key, graph.tasks.size())) return *profile;
       note(fmt::format("profile {}: it is of something else; measuring anew", path.string()));

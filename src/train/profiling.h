@@ -14,6 +14,7 @@ struct ProfilingOptions {
   double seconds = 20;  // for tasks side by side; what is not reached then follows from the model
   // Where profiles are kept, one file per graph and device; empty: nowhere.
   std::filesystem::path folder = {};
+  bool use_kept = true;  // false: measured anew
   std::function<void(const std::string&)> note = {};
 };
 

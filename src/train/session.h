@@ -29,8 +29,9 @@ struct SessionOptions {
   // at random.
   std::vector<NamedTensor> initial = {};
   std::optional<std::uint64_t> memory_cap;
-  double plan_seconds = 10;  // for searching schedules
-  std::filesystem::path profiles = default_profile_folder();
+  double plan_seconds = 10;                                   // for searching schedules
+  std::filesystem::path profiles = default_profile_folder();  // what was measured is kept there
+  bool use_kept_profile = true;
   std::set<std::string> skip_passes;
   bool propagate_layouts = true;  // false: back to row-major after every layer, for measuring
   std::vector<Pass<Graph>> extra_passes = {};

@@ -1,0 +1,58 @@
+#include "cli/bench_rows.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/median.h"
+
+namespace overtake {
+namespace {
+
+constexpr int kBurst = 5;
+
+// Steps back to back, as many under way as the device takes; of each but the first, which starts on an idle device,
+// the time in ms.
+std::vector<double> burst(Session& session, float learning_rate) {
+  const auto depth = static_cast<int>(session.most_under_way());
+  const int steps = depth > 1 ? kBurst : 1, idle = depth > 1 ? 1 : 0;
+  std::vector<double> ms;
+  for (int started = 0, finished = 0; finished < steps + idle; ++finished) {
+    for (; started < steps + idle && started - finished < depth; ++started) session.start_step(learning_rate);
+    const StepResult step = session.finish_step();
+    if (finished >= idle) ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
+  }
+  return ms;
+}
+
+}  // namespace
+
+double BenchRow::median() const {
+  std::vector<double> samples = ms;
+  return overtake::median(samples);
+}
+
+double BenchRow::fastest() const { return *std::ranges::min_element(ms); }
+
+double BenchRow::predicted() const {
+  const PlanChoice& planned = session->planned();
+  return static_cast<double>(planned.candidates[planned.chosen].predicted_ns) * 1e-6;
+}
+
+void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  const int count = rounds.warm + rounds.steps;
+  for (int i = 0; i < count; ++i) {
+    for (BenchRow& row : rows) {
+      const std::vector<double> ms = burst(*row.session, rounds.learning_rate);
+      if (i >= rounds.warm) row.ms.insert(row.ms.end(), ms.begin(), ms.end());
+      if (rounds.trace && i + 1 == count) row.traces.push_back(row.session->step_traced(rounds.learning_rate).trace);
+    }
+    if (is_terminal) fmt::print(stderr, "\rround {}/{}", i + 1, count);
+  }
+  if (is_terminal) fmt::print(stderr, "\r\033[K");
+}
+
+}  // namespace overtake

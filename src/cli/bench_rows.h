@@ -1,0 +1,34 @@
+#pragma once
+// Sessions that are measured side by side.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/session.h"
+
+namespace overtake {
+
+struct BenchRow {
+  std::string name;
+  std::unique_ptr<Session> session;
+  std::vector<double> ms = {};
+  std::vector<Trace> traces = {};
+
+  double median() const;
+  double fastest() const;
+  // What the model of time says of the plan that runs; 0 where nothing was measured to base it on.
+  double predicted() const;
+};
+
+struct BenchRounds {
+  int steps = 10;
+  int warm = 2;
+  float learning_rate = 0;
+  bool trace = false;  // the last step of each
+};
+
+// Steps of all rows in turn, so that what else the machine does hits all alike. Shows progress on a terminal.
+void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds);
+
+}  // namespace overtake

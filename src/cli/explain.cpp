@@ -1,0 +1,113 @@
+#include "cli/explain.h"
+
+#include <algorithm>
+#include <functional>
+#include <ranges>
+
+#include "base/units.h"
+#include "report/table.h"
+#include "sim/lane_simulator.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::size_t kMostRows = 30;
+// Without these a step is the layers' own kernels and nothing more.
+const std::vector<std::string> kFusions = {"fuse", "fuse_gradients", "join_projections", "share_concats"};
+
+// A weight gradient or update that is not in its in-order place.
+struct Move {
+  TaskId task = kNone;
+  std::size_t lane = 0;
+  bool is_delayed = false;
+  std::int64_t ns = 0;    // alone
+  TaskId beside = kNone;  // of the main lane, when it starts, by the model; kNone: nothing runs there
+};
+
+std::vector<Move> moves_of(const PlanChoice& planned) {
+  const Plan& plan = planned.candidates[planned.chosen].plan;
+  std::vector<Move> moves;
+  if (planned.chosen == 0) return moves;
+  const Trace trace = simulate(plan, planned.profile);
+  std::vector<Span> span_of(plan.graph.tasks.size());
+  for (const Span& s : trace.spans) span_of[s.task] = s;
+  const auto beside = [&](TaskId t) {
+    const auto& main = plan.lanes[0].tasks;
+    const auto at = std::ranges::find_if(main, [&](TaskId m) { return span_of[m].end_ns > span_of[t].begin_ns; });
+    return at == main.end() ? kNone : *at;
+  };
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l)
+    for (const TaskId t : plan.lanes[l].tasks) {
+      const bool is_delayed = plan.graph.tasks[t].is_delayed;
+      if (l > 0 || is_delayed)
+        moves.push_back({t, l, is_delayed, planned.profile.alone_ns[t], l > 0 ? beside(t) : kNone});
+    }
+  std::ranges::stable_sort(moves, std::greater{}, &Move::ns);
+  return moves;
+}
+
+std::string ms_text(std::int64_t ns) { return ns > 0 ? fmt::format("{:.3f}", static_cast<double>(ns) * 1e-6) : ""; }
+
+}  // namespace
+
+std::vector<Variant> variants(const SessionFlags& flags) {
+  const bool has_graph = flags.device.starts_with("cuda");
+  SessionFlags plain = flags, graph = flags;
+  for (SessionFlags* f : {&plain, &graph})
+    f->skip_passes.insert(f->skip_passes.end(), kFusions.begin(), kFusions.end());
+  plain.no_graph = true;
+  std::vector<Variant> all = {{"plain", plain, ScheduleChoice::in_order}};
+  if (has_graph) all.push_back({"+ graph", graph, ScheduleChoice::in_order});
+  all.push_back({"+ fusion", flags, ScheduleChoice::in_order});
+  all.push_back({"+ out of order", flags, ScheduleChoice::automatic});
+  return all;
+}
+
+std::string candidates_table(const PlanChoice& planned) {
+  Table table({"plan", "predicted ms", "measured ms", "memory", ""});
+  for (std::size_t i = 0; i < planned.candidates.size(); ++i) {
+    const Candidate& c = planned.candidates[i];
+    table.add({c.name, ms_text(c.predicted_ns), ms_text(c.measured_ns),
+               format_bytes(static_cast<std::int64_t>(c.plan.arena_bytes)), i == planned.chosen ? "chosen" : ""});
+  }
+  return table.text();
+}
+
+std::string moves_table(const PlanChoice& planned) {
+  const Graph& g = planned.candidates[planned.chosen].plan.graph;
+  const std::vector<Move> moves = moves_of(planned);
+  Table table({"task", "us", "lane", "step", "starts beside"});
+  for (const Move& m : moves | std::views::take(kMostRows))
+    table.add({g.task_name(m.task), fmt::format("{:.1f}", static_cast<double>(m.ns) * 1e-3), std::to_string(m.lane),
+               m.is_delayed ? "next" : "same", m.beside == kNone ? "" : g.task_name(m.beside)});
+  std::string text = table.text();
+  if (moves.size() > kMostRows) text += fmt::format("and {} shorter ones (--json has all)\n", moves.size() - kMostRows);
+  return moves.empty() ? "every task is in its in-order place\n" : text;
+}
+
+nlohmann::json json_of_candidates(const PlanChoice& planned) {
+  nlohmann::json all = nlohmann::json::array();
+  for (std::size_t i = 0; i < planned.candidates.size(); ++i) {
+    const Candidate& c = planned.candidates[i];
+    all.push_back({{"plan", c.name},
+                   {"predicted_ms", static_cast<double>(c.predicted_ns) * 1e-6},
+                   {"measured_ms", static_cast<double>(c.measured_ns) * 1e-6},
+                   {"peak_bytes", c.plan.arena_bytes},
+                   {"chosen", i == planned.chosen}});
+  }
+  return all;
+}
+
+nlohmann::json json_of_moves(const PlanChoice& planned) {
+  const Graph& g = planned.candidates[planned.chosen].plan.graph;
+  nlohmann::json all = nlohmann::json::array();
+  for (const Move& m : moves_of(planned))
+    all.push_back({{"task", g.task_name(m.task)},
+                   {"ns", m.ns},
+                   {"lane", m.lane},
+                   {"next_step", m.is_delayed},
+                   {"beside", m.beside == kNone ? "" : g.task_name(m.beside)}});
+  return all;
+}
+
+}  // namespace overtake
