@@ -31,6 +31,9 @@ struct Profile {
   std::vector<std::int64_t> alone_ns;  // per task, in its place in the step while nothing runs beside
   std::vector<double> load;            // per task
   std::int64_t in_order_ns = 0;        // a whole step in order; the sum of alone_ns
+  // Per task: of a weight gradient, what it and its layer's input gradient take as one; 0: not measured. Empty: none
+  // was.
+  std::vector<std::int64_t> joint_ns = {};
 };
 
 // Medians over traces of the same graph.

@@ -1,6 +1,7 @@
 #include "exec/lane_order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace overtake {
 
@@ -17,9 +18,10 @@ LaneOrder lane_order(const Plan& plan, Portion portion) {
   LaneOrder lanes(plan.lanes.size());
   for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
     std::vector<TaskId> waited(plan.lanes.size(), kNone);  // by lane: the last task that this lane has waited for
+    TaskId joined = kNone;                                 // to the task before
     for (const TaskId t : plan.lanes[l].tasks) {
-      if (!runs(t)) continue;
-      LaneEntry entry{.task = t, .is_delayed = plan.graph.tasks[t].is_delayed, .waits_for = {}};
+      if (!runs(t) || t == std::exchange(joined, plan.joined_to(t))) continue;
+      LaneEntry entry{.task = t, .joined = joined, .is_delayed = plan.graph.tasks[t].is_delayed, .waits_for = {}};
       for (std::size_t other = 0; other < plan.lanes.size(); ++other) {
         const TaskId before = last_of(other, order.seen[std::size_t{t} * order.lanes + other]);
         if (other == l || before == kNone || before == waited[other]) continue;

@@ -10,6 +10,7 @@ namespace overtake {
 
 struct LaneEntry {
   TaskId task = 0;
+  TaskId joined = kNone;  // runs as one with it
   bool is_delayed = false;
   std::vector<TaskId> waits_for;  // tasks of other lanes that its lane has not waited for already
 };

@@ -169,6 +169,8 @@ std::string save_json(const Plan& plan) {
   for (const Share& s : plan.shares) shares.push_back({s.from, s.to});
   auto& waits = out["waits"] = json::array();
   for (const Wait& w : plan.waits) waits.push_back({w.before, w.after});
+  auto& joins = out["joins"] = json::array();
+  for (const Join& j : plan.joins) joins.push_back({j.first, j.second});
   auto& lanes = out["lanes"] = json::array();
   for (const Lane& lane : plan.lanes) lanes.push_back({{"device", lane.device}, {"tasks", lane.tasks}});
   return out.dump();
@@ -187,6 +189,7 @@ Plan load_plan_json(std::string_view text) {
     for (const json& row : in.at("shares"))
       plan.shares.push_back({row.at(0).get<BufferId>(), row.at(1).get<BufferId>()});
     for (const json& row : in.at("waits")) plan.waits.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
+    for (const json& row : in.at("joins")) plan.joins.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
     for (const json& row : in.at("lanes"))
       plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>()});
     verify(plan);

@@ -21,6 +21,11 @@ bool has_delayed_tasks(const Plan& plan) {
   return std::ranges::any_of(plan.graph.tasks, [](const Task& t) { return t.is_delayed; });
 }
 
+TaskId Plan::joined_to(TaskId first) const {
+  const auto at = std::ranges::lower_bound(joins, first, {}, &Join::first);
+  return at != joins.end() && at->first == first ? at->second : kNone;
+}
+
 HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
   const std::size_t n = plan.graph.tasks.size();
   HappensBefore order;
@@ -52,14 +57,26 @@ HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
     moved = false;
     for (std::size_t l = 0; l < order.lanes; ++l) {
       const auto& tasks = plan.lanes[l].tasks;
-      for (; head[l] < tasks.size() && std::ranges::all_of(deps.of(tasks[head[l]]), can_run); ++head[l]) {
-        const TaskId t = tasks[head[l]];
+      while (head[l] < tasks.size()) {
+        const TaskId t = tasks[head[l]], joined = plan.joined_to(t);
+        if (!std::ranges::all_of(deps.of(t), can_run) ||
+            (joined != kNone && !std::ranges::all_of(deps.of(joined), can_run)))
+          break;
         if (head[l] > 0) absorb(t, tasks[head[l] - 1]);
-        for (const TaskId before : deps.of(t))
-          if (order.lane_of[before] != kNone) absorb(t, before);
+        for (const TaskId both : {t, joined})
+          for (const TaskId before : both == kNone ? std::span<const TaskId>{} : deps.of(both))
+            if (order.lane_of[before] != kNone) absorb(t, before);
         done[t] = 1;
         order.topological.push_back(t);
+        ++head[l];
         moved = true;
+        if (joined == kNone) continue;
+        // They start together, so neither is before the other.
+        std::copy_n(order.seen.begin() + std::ptrdiff_t(std::size_t{t} * order.lanes), order.lanes,
+                    order.seen.begin() + std::ptrdiff_t(std::size_t{joined} * order.lanes));
+        done[joined] = 1;
+        order.topological.push_back(joined);
+        ++head[l];
       }
     }
   }

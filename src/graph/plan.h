@@ -31,11 +31,19 @@ struct Wait {
   auto operator<=>(const Wait&) const = default;
 };
 
+// Neighbours on a lane that run as one task, in whatever order their parts come.
+struct Join {
+  TaskId first = kNone;
+  TaskId second = kNone;
+  auto operator<=>(const Join&) const = default;
+};
+
 struct Plan {
   Graph graph;
   std::string schedule;  // how the lanes were filled, for people
   std::vector<Lane> lanes;
   std::vector<Wait> waits;  // sorted
+  std::vector<Join> joins;  // sorted; no task is in two
   // Bytes from the start of the device's arena, per buffer; buffers that live across steps come first. Empty until
   // memory is planned.
   std::vector<std::uint64_t> offsets;
@@ -46,6 +54,8 @@ struct Plan {
   // A plan of part of the graph (forward only): tasks not in `lanes` do not run. Empty means all run.
   std::vector<char> skipped;
 
+  // The task that this one is joined with and comes before on the lane, or kNone.
+  TaskId joined_to(TaskId first) const;
   bool is_planned(TaskId t) const { return skipped.empty() || !skipped[t]; }
 };
 

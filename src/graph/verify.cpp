@@ -126,25 +126,23 @@ void verify_lanes(const Plan& plan) {
     OVERTAKE_CHECK(seen[t] || !plan.is_planned(t), "task {} is on no lane", g.task_name(t));
 }
 
-// Walks the lanes the way an executor does; a lane whose head waits for ever is a deadlock.
-void verify_progress(const Plan& plan, const Dependencies& deps) {
-  const Graph& g = plan.graph;
-  std::vector<char> done(g.tasks.size(), 0);
-  std::vector<std::size_t> head(plan.lanes.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
-      const auto& tasks = plan.lanes[l].tasks;
-      const auto is_done = [&](TaskId before) { return done[before] || !plan.is_planned(before); };
-      while (head[l] < tasks.size() && std::ranges::all_of(deps.of(tasks[head[l]]), is_done)) {
-        done[tasks[head[l]++]] = 1;
-        moved = true;
-      }
-    }
+// Neighbours on a lane, of which neither waits for the other.
+void verify_joins(const Plan& plan, const Dependencies& deps) {
+  OVERTAKE_CHECK(std::ranges::is_sorted(plan.joins), "joins are not sorted");
+  std::vector<char> is_joined(plan.graph.tasks.size(), 0);
+  std::vector<TaskId> next(plan.graph.tasks.size(), kNone);
+  for (const Lane& lane : plan.lanes)
+    for (std::size_t i = 1; i < lane.tasks.size(); ++i) next[lane.tasks[i - 1]] = lane.tasks[i];
+  for (const Join& j : plan.joins) {
+    OVERTAKE_CHECK(j.first < next.size() && j.second < next.size() && next[j.first] == j.second &&
+                       !is_joined[j.first] && !is_joined[j.second],
+                   "tasks {} and {} are joined, but not neighbours, or joined twice", j.first, j.second);
+    is_joined[j.first] = is_joined[j.second] = 1;
+    OVERTAKE_CHECK(plan.graph.tasks[j.first].is_delayed == plan.graph.tasks[j.second].is_delayed &&
+                       std::ranges::find(deps.of(j.second), j.first) == deps.of(j.second).end(),
+                   "task {} is joined with {}, which waits for it", plan.graph.task_name(j.first),
+                   plan.graph.task_name(j.second));
   }
-  for (std::size_t l = 0; l < plan.lanes.size(); ++l)
-    OVERTAKE_CHECK(head[l] == plan.lanes[l].tasks.size(), "deadlock: lane {} waits for ever at task {}", l,
-                   g.task_name(plan.lanes[l].tasks[head[l]]));
 }
 
 // Buffers on common bytes must be ordered: all uses of one before the first write of the other, or be declared to
@@ -202,8 +200,9 @@ void verify(const Plan& plan) {
                    "a wait between tasks {} and {}", w.before, w.after);
   OVERTAKE_CHECK(std::ranges::is_sorted(plan.waits), "waits are not sorted");
   const Dependencies deps = dependencies(plan);
-  verify_progress(plan, deps);
-  if (!plan.offsets.empty()) verify_memory(plan, happens_before(plan, deps));
+  verify_joins(plan, deps);
+  const HappensBefore order = happens_before(plan, deps);  // which finds a lane that waits for ever
+  if (!plan.offsets.empty()) verify_memory(plan, order);
 }
 
 }  // namespace overtake

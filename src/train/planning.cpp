@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/median.h"
 #include "base/philox.h"
+#include "passes/join_gradients.h"
 #include "passes/joint_schedule.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
@@ -59,6 +60,10 @@ std::vector<float> initial_values(const Init& init, PhiloxKey key, std::int64_t 
   return values;
 }
 
+std::int64_t predicted_ns(const Plan& plan, const Profile& profile) {
+  return simulate(plan, joined_times(plan, profile)).step_ns;
+}
+
 // The plan within the memory cap: as it is, else with waits that let memory be used again sooner; none if neither does.
 std::optional<Plan> within(const Plan& plan, const Profile& profile, std::uint64_t cap) {
   Plan placed = place_memory(plan);
@@ -76,14 +81,26 @@ std::optional<Candidate> joint_candidate(const Graph& graph, const Profile& prof
   for (joint.most_memory = memory; joint.most_memory >= 1; joint.most_memory -= std::max(0.02, (memory - 1) / 4)) {
     Candidate c;
     c.name = fmt::format("{} lanes", 1 + joint.side_lanes);
-    if (auto plan = within(schedule_jointly(graph, profile, joint), profile, cap)) {
+    if (auto plan = within(join_gradients(schedule_jointly(graph, profile, joint), profile), profile, cap)) {
       c.plan = std::move(*plan);
-      c.predicted_ns = simulate(c.plan, profile).step_ns;
+      c.predicted_ns = predicted_ns(c.plan, profile);
       return c;
     }
     joint.seconds /= 2;
   }
   return {};
+}
+
+// What is special about a plan, in words.
+std::string description(const Plan& plan) {
+  const auto delayed = std::ranges::count_if(plan.graph.tasks, &Task::is_delayed);
+  std::string text =
+      plan.lanes.size() == 1 && delayed == 0
+          ? std::string("in order")
+          : fmt::format("out of order on {} lane{}", plan.lanes.size(), plan.lanes.size() == 1 ? "" : "s");
+  if (delayed > 0) text += fmt::format(", {} tasks in the next step", delayed);
+  if (!plan.joins.empty()) text += fmt::format(", {} pairs of gradients joined", plan.joins.size());
+  return text;
 }
 
 // Medians of steps run in turn, so that the machine's moods hit all alike.
@@ -165,11 +182,14 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
 
   choice.profile = profile_of(graph, backend, options.profiling);
   const Profile& profile = choice.profile;
-  choice.candidates[0].predicted_ns = simulate(choice.candidates[0].plan, profile).step_ns;
+  choice.candidates[0].predicted_ns = predicted_ns(choice.candidates[0].plan, profile);
   const std::uint64_t in_order_bytes = choice.candidates[0].plan.arena_bytes;
   const std::uint64_t cap =
       options.memory_cap.value_or(static_cast<std::uint64_t>(kMemoryByDefault * static_cast<double>(in_order_bytes)));
   const double memory = std::max(1.0, static_cast<double>(cap) / static_cast<double>(in_order_bytes));
+  if (const Plan joined = join_gradients(schedule_in_order(graph), profile); !must && !joined.joins.empty())
+    if (auto plan = within(joined, profile, cap))
+      choice.candidates.push_back({"in order, joined", *plan, predicted_ns(*plan, profile)});
   const std::size_t side_lanes = std::clamp<std::size_t>(backend.most_lanes() - 1, 1, 2);
   for (std::size_t side = 1; side <= side_lanes; ++side) {
     // Once as it comes, once with a search: the model may be wrong about what it gained.
@@ -186,13 +206,11 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
   const auto fastest =
       std::ranges::min_element(choice.candidates.begin() + 1, choice.candidates.end(), {}, &Candidate::measured_ns);
   const double in_order_ms = static_cast<double>(choice.candidates[0].measured_ns) * 1e-6,
-               ooo_ms = static_cast<double>(fastest->measured_ns) * 1e-6;
-  const std::string times = fmt::format("measured {:.2f} ms in order, {:.2f} ms out of order", in_order_ms, ooo_ms);
-  if (!must && ooo_ms > kWorthwhile * in_order_ms) return in_order_because("reordering does not pay here: " + times);
+               best_ms = static_cast<double>(fastest->measured_ns) * 1e-6;
+  const std::string times = fmt::format("measured {:.2f} ms against {:.2f} ms in order", best_ms, in_order_ms);
+  if (!must && best_ms > kWorthwhile * in_order_ms) return in_order_because("reordering does not pay here: " + times);
   choice.chosen = static_cast<std::size_t>(fastest - choice.candidates.begin());
-  const auto delayed = std::ranges::count_if(fastest->plan.graph.tasks, &Task::is_delayed);
-  choice.reason = fmt::format("schedule: out of order on {} lanes{}; {}", fastest->plan.lanes.size(),
-                              delayed > 0 ? fmt::format(", {} tasks in the next step", delayed) : "", times);
+  choice.reason = fmt::format("schedule: {}; {}", description(fastest->plan), times);
   return choice;
 }
 

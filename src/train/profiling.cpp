@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -9,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/median.h"
+#include "passes/join_gradients.h"
 #include "passes/memory.h"
 #include "passes/schedule.h"
 #include "train/planning.h"
@@ -17,6 +20,7 @@
 namespace overtake {
 namespace {
 
+constexpr int kFormat = 2;
 constexpr int kSteps = 12, kTracedSteps = 5, kRounds = 3, kPairsPerClass = 4;
 constexpr double kListNs = 120'000;     // how long a list of repeated tasks is to take
 constexpr std::int64_t kNothing = 300;  // a task below this does nothing: a view
@@ -55,15 +59,27 @@ class PairMeasurer {
     return pairs_;
   }
 
+  bool is_over() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+  }
+
+  // What two tasks take at once, of what they take one after the other.
+  double at_once(TaskId a, TaskId b, std::int64_t ns) {
+    const auto count = static_cast<std::size_t>(std::clamp(kListNs / static_cast<double>(std::max<std::int64_t>(1, ns)),
+                                                           1.0, static_cast<double>(kMostRepeats)));
+    const std::vector<TaskId> first(count, a), second(count, b);
+    std::vector<TaskId> in_turn = first;
+    in_turn.insert(in_turn.end(), second.begin(), second.end());
+    const std::int64_t apart = executor_.time_lanes(program_, {in_turn}, kRounds)[0];
+    const std::int64_t together = std::ranges::max(executor_.time_lanes(program_, {first, second}, kRounds));
+    return static_cast<double>(together) / static_cast<double>(std::max<std::int64_t>(1, apart));
+  }
+
  private:
   struct List {
     std::vector<TaskId> tasks;
     std::int64_t ns = 0;
   };
-
-  bool is_over() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
-  }
 
   const List& alone(std::uint32_t c, std::int64_t class_ns) {
     List& list = alone_[c];
@@ -90,6 +106,22 @@ class PairMeasurer {
   std::vector<CoRun> pairs_;
 };
 
+// Per task: of weight gradients that have one, what they take as one with their layer's input gradient.
+std::vector<std::int64_t> joint_times(const Graph& graph, const TaskClasses& classes, const Profile& profile,
+                                      PairMeasurer& measurer) {
+  std::vector<std::int64_t> joint(graph.tasks.size(), 0);
+  const std::vector<TaskId> partners = gradient_partners(graph);
+  std::map<std::pair<std::uint32_t, std::uint32_t>, double> known;  // by classes
+  for (TaskId t = 0; t < graph.tasks.size(); ++t) {
+    if (partners[t] == kNone) continue;
+    const std::int64_t apart = profile.alone_ns[t] + profile.alone_ns[partners[t]];
+    const auto [it, is_new] = known.try_emplace({classes.of[t], classes.of[partners[t]]}, 1.0);
+    if (is_new && !measurer.is_over()) it->second = measurer.at_once(partners[t], t, apart);
+    joint[t] = std::llround(it->second * static_cast<double>(apart));
+  }
+  return joint;
+}
+
 StepArgs measured_step() { return {.step = 0, .seed = 1, .learning_rate = 0.0f}; }
 
 std::string key_of(const Graph& graph, const Backend& backend) {
@@ -103,11 +135,12 @@ std::string key_of(const Graph& graph, const Backend& backend) {
 }
 
 std::string to_text(const Profile& profile, const std::string& key) {
-  return nlohmann::json{{"format", 1},
+  return nlohmann::json{{"format", kFormat},
                         {"key", key},
                         {"in_order_ns", profile.in_order_ns},
                         {"alone_ns", profile.alone_ns},
-                        {"load", profile.load}}
+                        {"load", profile.load},
+                        {"joint_ns", profile.joint_ns}}
       .dump();
 }
 
@@ -115,12 +148,14 @@ std::string to_text(const Profile& profile, const std::string& key) {
 std::optional<Profile> from_text(const std::string& text, const std::string& key, std::size_t tasks) {
   const auto in = nlohmann::json::parse(text);
   Profile profile;
-  if (in.at("format").get<int>() != 1 || in.at("key").get<std::string>() != key) return {};
+  if (in.at("format").get<int>() != kFormat || in.at("key").get<std::string>() != key) return {};
   profile.in_order_ns = in.at("in_order_ns").get<std::int64_t>();
   profile.alone_ns = in.at("alone_ns").get<std::vector<std::int64_t>>();
   profile.load = in.at("load").get<std::vector<double>>();
+  profile.joint_ns = in.at("joint_ns").get<std::vector<std::int64_t>>();
   const auto is_bad = [](auto x) { return !(x >= 0); };
   if (profile.alone_ns.size() != tasks || profile.load.size() != tasks ||
+      (!profile.joint_ns.empty() && profile.joint_ns.size() != tasks) ||
       std::ranges::any_of(profile.alone_ns, is_bad) || std::ranges::any_of(profile.load, is_bad))
     return {};
   return profile;
@@ -164,7 +199,9 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds) {
     class_ns.push_back(median(times));
     (is_deferrable[classes.members[c][0]] ? side : main).push_back(c);
   }
-  const std::vector<CoRun> pairs = PairMeasurer(*executor, 1, classes, seconds).run(main, side, class_ns);
+  PairMeasurer measurer(*executor, 1, classes, seconds);
+  if (backend.target().joins_gradients()) profile.joint_ns = joint_times(graph, classes, profile, measurer);
+  const std::vector<CoRun> pairs = measurer.run(main, side, class_ns);
   const std::vector<double> loads = fit_loads(classes.members.size(), pairs);
   for (TaskId t = 0; t < graph.tasks.size(); ++t) profile.load[t] = loads[classes.of[t]];
   return profile;

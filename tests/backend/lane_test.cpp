@@ -39,7 +39,7 @@ LaneProgram chain_over_lanes(Recorder& recorder, std::size_t tasks, std::size_t 
   program.tasks.resize(tasks);
   for (TaskId t = 0; t < tasks; ++t) {
     program.tasks[t] = recorder.task(t, 1);
-    LaneEntry entry{.task = t, .is_delayed = false, .waits_for = {}};
+    LaneEntry entry{.task = t, .joined = kNone, .is_delayed = false, .waits_for = {}};
     if (t > 0) entry.waits_for.push_back(t - 1);
     program.lanes[t % lanes].push_back(entry);
   }
@@ -68,7 +68,7 @@ TEST(Lane, EveryPartRunsOnceWhoeverHelps) {
   for (TaskId t = 0; t < kTasks; ++t) {
     const auto phase = [&count, t](std::uint32_t part, const StepArgs&) { ++count[t * kParts + part]; };
     program.tasks[t] = {{kParts, phase}, {1, [](std::uint32_t, const StepArgs&) {}}, {kParts, phase}};
-    program.lanes[t % 2].push_back({.task = t, .is_delayed = false, .waits_for = {}});
+    program.lanes[t % 2].push_back({.task = t, .joined = kNone, .is_delayed = false, .waits_for = {}});
   }
   LaneThreads threads(4, 2);
   constexpr int kRuns = 100;

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "models/zoo.h"
+#include "passes/join_gradients.h"
 #include "passes/joint_schedule.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
@@ -181,6 +182,19 @@ TEST_P(Order, OutOfOrderOnRandomTimes) {
     EXPECT_EQ(trained_hash(plan, 2, steps), want);
     EXPECT_EQ(trained_hash(with_waits_for_memory(plan, profile, 0.02), 2, steps), want);
   }
+}
+
+// Neighbouring gradients of a layer as one task, wherever there are such.
+TEST_P(Order, JoinedGradients) {
+  if (!backend(false, 1).target().joins_gradients()) GTEST_SKIP() << "this device runs every task by itself";
+  const Graph graph = training_graph(forward(), momentum(), 2);
+  const std::size_t tasks = graph.tasks.size();
+  const Profile profile{std::vector<std::int64_t>(tasks, 1000), std::vector<double>(tasks, 1.0), 0,
+                        std::vector<std::int64_t>(tasks, 1500)};
+  const Plan plan = join_gradients(schedule_in_order(graph), profile);
+  EXPECT_GT(plan.joins.size(), 0u);
+  const std::uint64_t steps = GetParam().effort.steps, want = trained_hash(schedule_in_order(graph), 2, steps);
+  for (const unsigned threads : {1u, 2u, 3u}) EXPECT_EQ(trained_hash(plan, threads, steps), want);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Order, ::testing::ValuesIn(kNetworks), [](const auto& network) {

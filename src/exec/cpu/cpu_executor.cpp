@@ -47,6 +47,22 @@ class Arena {
 
 constexpr std::size_t kMetrics = 3;  // of a loss
 
+// Two tasks as one: the parts of both at once, phase by phase.
+BoundTask side_by_side(const BoundTask& a, const BoundTask& b) {
+  BoundTask both;
+  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    if (i >= a.size() || i >= b.size()) {
+      both.push_back(i < a.size() ? a[i] : b[i]);
+      continue;
+    }
+    both.push_back({a[i].parts + b[i].parts,
+                    [x = a[i].run, y = b[i].run, parts = a[i].parts](std::uint32_t part, const StepArgs& args) {
+                      part < parts ? x(part, args) : y(part - parts, args);
+                    }});
+  }
+  return both;
+}
+
 std::uint64_t largest_arena(const std::vector<Plan>& plans) {
   std::uint64_t bytes = 0;
   for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
@@ -104,7 +120,8 @@ class CpuExecutor final : public Executor {
     settle();
     LaneOrder order(lanes.size());
     for (std::size_t l = 0; l < lanes.size(); ++l)
-      for (const TaskId t : lanes[l]) order[l].push_back({.task = t, .is_delayed = false, .waits_for = {}});
+      for (const TaskId t : lanes[l])
+        order[l].push_back({.task = t, .joined = kNone, .is_delayed = false, .waits_for = {}});
     std::vector<std::vector<std::int64_t>> ends(lanes.size());
     for (int i = 0; i < rounds; ++i) {
       std::vector<std::int64_t> last(lanes.size(), 0);
@@ -213,6 +230,8 @@ class CpuExecutor final : public Executor {
       OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
       program.tasks[t] = bind_task(TaskView(g, g.tasks[t], g.tasks[t].is_delayed ? delayed_addresses : addresses));
     }
+    for (const Join& j : plan.joins)
+      program.tasks[j.first] = side_by_side(program.tasks[j.first], program.tasks[j.second]);
     program.step_and_delayed = lane_order(plan);
     program.step = lane_order(plan, Portion::step);
     program.delayed = lane_order(plan, Portion::delayed);

@@ -154,6 +154,7 @@ void LaneThreads::lead(std::size_t lane) {
     if (failed_.load(std::memory_order_relaxed)) break;
     run_task(lane, entry);
     done_[entry.task].store(number, std::memory_order_release);
+    if (entry.joined != kNone) done_[entry.joined].store(number, std::memory_order_release);
     announce();
   }
   active_lanes_.fetch_sub(1, std::memory_order_acq_rel);
@@ -164,7 +165,9 @@ void LaneThreads::run_task(std::size_t lane, const LaneEntry& entry) {
   const std::int64_t begin = now_ns() - start_ns_;
   const StepArgs& args = entry.is_delayed ? delayed_args_ : args_;
   for (const Phase& phase : (*tasks_)[entry.task]) run_phase(offers_[lane], phase, args);
-  spans_[lane].push_back({entry.task, static_cast<std::uint32_t>(lane), begin, now_ns() - start_ns_});
+  const std::int64_t end = now_ns() - start_ns_;
+  for (const TaskId t : {entry.task, entry.joined})
+    if (t != kNone) spans_[lane].push_back({t, static_cast<std::uint32_t>(lane), begin, end});
 }
 
 void LaneThreads::run_phase(Offer& offer, const Phase& phase, const StepArgs& args) {

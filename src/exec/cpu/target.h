@@ -11,6 +11,7 @@ class CpuTarget final : public Target {
   CpuTarget();
   // Measured: the activation costs the product more than a pass of its own over data that is in cache anyway.
   bool fuses_linear(std::string_view) const override { return false; }
+  bool joins_gradients() const override { return true; }
   ImageLayout image_layout(const Graph& graph, const Task& task) const override {
     return channels_last_where_possible(graph, task);
   }

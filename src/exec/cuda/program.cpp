@@ -73,6 +73,7 @@ CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device,
                          float* carried_losses)
     : plan_(plan), data_(device) {
   OVERTAKE_CHECK(plan.offsets.size() == plan.graph.buffers.size(), "memory of plan {} is not placed", plan.schedule);
+  OVERTAKE_CHECK(plan.joins.empty(), "the GPU has no kernels for two tasks at once");
   for (const Portion portion : {Portion::step_and_delayed, Portion::step, Portion::delayed})
     entries_[static_cast<std::size_t>(portion)] = entries_of(portion);
   bind_tasks(arena, step_values, carried_losses);
