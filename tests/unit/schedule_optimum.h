@@ -17,17 +17,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/error.h"
 #include "graph/plan.h"
-#include "pair_program.h"
-#include "sim/lane_simulator.h"
+#include "step_model.h"
 
 namespace overtake {
 
-class ScheduleOptimum {
+class ScheduleOptimum : StepModel {
  public:
-  ScheduleOptimum(const Graph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
-    find_windows();
+  ScheduleOptimum(const Graph& graph, const Profile& profile) : StepModel(graph, profile) {
     costs_.resize(critical_.size() + 1);
     costs_[0] = costs_after(0);
     bound_ns_ = left({});
@@ -49,7 +46,6 @@ class ScheduleOptimum {
     if (nodes_ > most_nodes_) return Answer::gave_up;
     return best_path_.empty() ? Answer::none : Answer::found;
   }
-  std::uint64_t nodes() const { return nodes_; }
   double best_ns() const { return best_ns_; }
 
   // The schedule last found.
@@ -68,17 +64,6 @@ class ScheduleOptimum {
   }
 
  private:
-  // A deferred task, and when it can run: in its own step once so many critical tasks have ended, or a step late until
-  // a critical task that waits for it starts.
-  struct Deferred {
-    TaskId task = kNone;
-    std::uint32_t ready = 0;
-    std::uint32_t deadline = 0;
-    bool may_delay = false;
-    std::uint32_t leaders = 0;    // bits: deferred tasks of the same step that it waits for
-    std::uint32_t followers = 0;  // bits: those that wait for it
-  };
-
   // Just after an event: tasks have ended, and nothing has been put in their place yet.
   struct Node {
     double ns = 0;
@@ -87,100 +72,17 @@ class ScheduleOptimum {
     std::uint32_t started = 0, done = 0, late = 0;  // bits of deferred tasks
     std::uint32_t main = kNone, side = kNone;       // rows that run; see row_of
     double main_left = 0, side_left = 0;
-    std::uint32_t wanted = kNone;   // what the main lane waits to start
-    std::uint32_t may_start = ~0u;  // bits: what the side lane may start now; all but right after a main-lane deferred
+    std::uint32_t wanted = kNone;  // what the main lane waits to start
+    // Bits: what the side lane may start now. A hold is until a critical task, so after another one of the main lane
+    // it is only what waited for that.
+    std::uint32_t may_start = ~0u;
   };
-  static constexpr std::uint32_t kFinished = kNone - 1;
+  static constexpr std::uint32_t kFinished = kNone - 1;  // wanted: nothing more
   struct Start {
     TaskId task;
     bool is_side, is_delayed;
     TaskId hold;
   };
-
-  // Rows: critical tasks by place, then deferred ones.
-  std::uint32_t row_of(std::uint32_t j) const { return static_cast<std::uint32_t>(critical_.size()) + j; }
-  bool is_critical(std::uint32_t row) const { return row < critical_.size(); }
-  TaskId task_of(std::uint32_t row) const {
-    return is_critical(row) ? critical_[row] : deferred_[row - critical_.size()].task;
-  }
-  double time_of(std::uint32_t row) const { return static_cast<double>(profile_.alone_ns[task_of(row)]); }
-  double load_of(std::uint32_t row) const { return profile_.load[task_of(row)]; }
-  std::array<double, 2> rates(std::uint32_t a, std::uint32_t b) const {
-    const std::array<double, 2> loads = {load_of(a), load_of(b)};
-    std::array<double, 2> result{};
-    rates_of(loads, result);
-    return result;
-  }
-
-  void find_windows() {
-    std::vector<std::uint32_t> place(graph_.tasks.size(), kNone), index(graph_.tasks.size(), kNone);
-    for (TaskId t = 0; t < graph_.tasks.size(); ++t) {
-      const Kind kind = graph_.tasks[t].kind;
-      if (kind == Kind::weight_grad || kind == Kind::update) {
-        index[t] = static_cast<std::uint32_t>(deferred_.size());
-        deferred_.push_back({.task = t});
-      } else {
-        place[t] = static_cast<std::uint32_t>(critical_.size());
-        critical_.push_back(t);
-      }
-    }
-    OVERTAKE_CHECK(deferred_.size() <= 32, "{} deferred tasks", deferred_.size());
-    const Dependencies deps = dependencies(graph_);
-    for (Deferred& d : deferred_)
-      for (const TaskId before : deps.of(d.task)) {
-        if (index[before] == kNone) {
-          d.ready = std::max(d.ready, place[before] + 1);
-        } else {
-          d.leaders |= 1u << index[before];
-          deferred_[index[before]].followers |= 1u << index[d.task];
-        }
-      }
-    for (Deferred& d : deferred_) {
-      Graph late = graph_;
-      late.tasks[d.task].is_delayed = true;
-      for (std::size_t f = 0; f < deferred_.size(); ++f)
-        if (d.followers >> f & 1) late.tasks[deferred_[f].task].is_delayed = true;
-      try {
-        verify(late);
-      } catch (const InternalError&) {
-        continue;
-      }
-      d.may_delay = true;
-      d.deadline = static_cast<std::uint32_t>(critical_.size());
-      const Dependencies next = reversed(dependencies(late));
-      for (const TaskId after : next.of(d.task))
-        if (place[after] != kNone) d.deadline = std::min(d.deadline, place[after]);
-    }
-  }
-
-  bool can_meet_critical(const Deferred& d, std::uint32_t place) const {
-    return place >= d.ready || (d.may_delay && place < d.deadline);
-  }
-  bool can_meet(std::size_t i, std::size_t j) const {
-    const Deferred &a = deferred_[i], &b = deferred_[j];
-    return (a.followers >> j & 1) == 0 && (b.followers >> i & 1) == 0;
-  }
-
-  // What each nanosecond of a row's work adds to the step at least, once so many critical tasks have ended.
-  std::vector<double> costs_after(std::uint32_t ended) const {
-    const auto rows = static_cast<std::uint32_t>(critical_.size() + deferred_.size());
-    std::vector<double> limits;
-    for (std::uint32_t r = 0; r < rows; ++r) limits.push_back(is_critical(r) && r < ended ? 0 : time_of(r));
-    PairProgram program(limits);
-    const auto add = [&](std::uint32_t a, std::uint32_t b) {
-      const auto [x, y] = rates(a, b);
-      if (x + y > 1) program.add(a, x, b, y, x + y - 1);
-    };
-    for (std::uint32_t j = 0; j < deferred_.size(); ++j) {
-      for (std::uint32_t place = ended; place < critical_.size(); ++place)
-        if (can_meet_critical(deferred_[j], place)) add(place, row_of(j));
-      for (std::uint32_t i = 0; i < j; ++i)
-        if (can_meet(i, j)) add(row_of(i), row_of(j));
-    }
-    std::vector<double> costs = program.prices();
-    for (double& cost : costs) cost = 1 - cost;
-    return costs;
-  }
 
   // At least so long from here.
   double left(const Node& n) {
@@ -199,14 +101,13 @@ class ScheduleOptimum {
     return std::max(at_start, sum(costs_[n.ended]));
   }
 
-  bool is_late(const Node& n, std::uint32_t j) const { return (n.late >> j & 1) != 0; }
   bool is_done(const Node& n, std::uint32_t mask) const { return (n.done & mask) == mask; }
 
   // Whether the next critical task must wait: a late task, or what follows one, has yet to end before it.
   bool is_blocked(const Node& n) const {
     for (std::uint32_t j = 0; j < deferred_.size(); ++j) {
       if (deferred_[j].deadline > n.critical || (n.done >> j & 1) != 0 || !deferred_[j].may_delay) continue;
-      if (is_late(n, j) || (deferred_[j].leaders & n.late) != 0) return true;
+      if (((1u << j | deferred_[j].leaders) & n.late) != 0) return true;
     }
     return false;
   }
@@ -300,7 +201,7 @@ class ScheduleOptimum {
     for (std::uint32_t j = 0; j < deferred_.size(); ++j) {
       bool late = false;
       if ((n.may_start >> j & 1) == 0 || !can_start(n, j, &late)) continue;
-      // Held back until the critical task that ended last, if it could have gone before.
+      // To hold it back until the critical task that ended last does no harm if it could not have gone before.
       Node next = n;
       start(next, row_of(j), true, late, n.ended > 0 ? critical_[n.ended - 1] : kNone);
       advance(next);
@@ -319,12 +220,8 @@ class ScheduleOptimum {
     const double step = std::min(main_ns, side_ns);
     n.ns += step;
     n.may_start = ~0u;
-    if (has_main) {
-      n.main_left -= step * main_rate;
-    }
-    if (has_side) {
-      n.side_left -= step * side_rate;
-    }
+    n.main_left -= has_main ? step * main_rate : 0;
+    n.side_left -= has_side ? step * side_rate : 0;
     constexpr double kNothing = 1e-6;
     if (has_side && n.side_left < kNothing) {
       n.done |= 1u << (n.side - critical_.size());
@@ -362,10 +259,6 @@ class ScheduleOptimum {
     return false;
   }
 
-  const Graph& graph_;
-  const Profile& profile_;
-  std::vector<TaskId> critical_;
-  std::vector<Deferred> deferred_;
   std::vector<std::vector<double>> costs_;  // by how many critical tasks have ended; made when first needed
   double bound_ns_ = 0, best_ns_ = std::numeric_limits<double>::max();
   std::uint64_t nodes_ = 0, most_nodes_ = 0;
