@@ -1,6 +1,7 @@
 #include "cost/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -88,8 +89,14 @@ std::vector<std::int64_t> without_overhead(std::vector<std::int64_t> traced_ns, 
     (sum_less(middle) > step ? low : high) = middle;
   }
   const double factor = sum_less(low) > 0 ? std::max(1.0, step / sum_less(low)) : 1.0;
-  for (std::int64_t& ns : traced_ns)
-    ns = static_cast<std::int64_t>(std::max(0.0, static_cast<double>(ns) - low) * factor);
+  // Rounded together, so that nothing of the sum is lost.
+  double so_far = 0;
+  std::int64_t given = 0;
+  for (std::int64_t& ns : traced_ns) {
+    so_far += std::max(0.0, static_cast<double>(ns) - low) * factor;
+    ns = std::llround(so_far) - given;
+    given += ns;
+  }
   return traced_ns;
 }
 
@@ -107,18 +114,38 @@ std::vector<double> fit_loads(std::size_t classes, const std::vector<CoRun>& mea
     of[pair.main].push_back(&pair);
     of[pair.side].push_back(&pair);
   }
-  // One class at a time: the load that each of its pairs asks for, given the other's; the median of them.
+  const auto error_of = [&](std::uint32_t c) {
+    double error = 0;
+    for (const CoRun* pair : of[c]) {
+      const double ratio =
+          together_ns(*pair, loads) / static_cast<double>(std::max<std::int64_t>(1, pair->together_ns));
+      error += (ratio - 1) * (ratio - 1);
+    }
+    return error;
+  };
+  // One class at a time, half of the way to the load that explains its pairs best given the others': one that a pair
+  // asks for, or up to which a pair is not slowed at all.
   for (int sweep = 0; sweep < kSweeps; ++sweep)
     for (std::uint32_t c = 0; c < classes; ++c) {
-      std::vector<double> asked;
+      const double now = loads[c];
+      double best = now, least = error_of(c);
+      const auto consider = [&](double load) {
+        loads[c] = std::clamp(load, kLeastLoad, kMostLoad);
+        const double error = error_of(c);
+        if (error >= least) return;
+        least = error;
+        best = loads[c];
+      };
       for (const CoRun* pair : of[c]) {
         const bool is_main = pair->main == c;
         const auto own = static_cast<double>(is_main ? pair->main_ns : pair->side_ns);
         const auto other = static_cast<double>(is_main ? pair->side_ns : pair->main_ns);
-        const double other_load = loads[is_main ? pair->side : pair->main];
-        if (own > 0) asked.push_back((static_cast<double>(pair->together_ns) - other_load * other) / own);
+        if (own <= 0) continue;
+        const double taken = loads[is_main ? pair->side : pair->main] * other;
+        consider((static_cast<double>(pair->together_ns) - taken) / own);
+        consider((std::max(own, other) - taken) / own);
       }
-      if (!asked.empty()) loads[c] = std::clamp((loads[c] + median(asked)) / 2, kLeastLoad, kMostLoad);
+      loads[c] = (now + best) / 2;
     }
   std::vector<double> known;
   for (std::size_t c = 0; c < classes; ++c)

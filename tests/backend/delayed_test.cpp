@@ -1,0 +1,267 @@
+// Tasks that run a step late, over many steps and with everything between them that ends a delay: the same bits as in
+// order.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "models/zoo.h"
+#include "passes/joint_schedule.h"
+#include "passes/memory.h"
+#include "passes/schedule.h"
+#include "random_plan.h"
+#include "test_device.h"
+#include "train/session.h"
+#include "unit/temporary_folder.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::uint64_t kSeed = 3;
+
+OptimizerSettings momentum() { return {.momentum = 0.9}; }
+OptimizerSettings clipped_adamw() {
+  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
+}
+
+struct Network {
+  std::string name, settings;
+  OptimizerSettings optimizer;
+};
+// What the names of tests show.
+void PrintTo(const Network& n, std::ostream* out) { *out << n.name; }
+
+const Network kNetworks[] = {
+    {"cnn", "batch=4,width=4", momentum()},
+    {"transformer", "layers=2,width=32,heads=4,sequence=16,batch=3,dropout=0.1", clipped_adamw()},
+    {"lstm", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2,dropout=0.1", momentum()},
+};
+
+SessionOptions options_of(const Network& n, ScheduleChoice schedule, const std::filesystem::path& profiles) {
+  SessionOptions options;
+  options.optimizer = n.optimizer;
+  options.schedule = schedule;
+  options.device = test_device();
+  options.backend = test_backend_options(Precision::f32, 2);
+  options.parts = 2;
+  options.seed = kSeed;
+  options.memory_cap = std::uint64_t{1} << 30;
+  options.plan_seconds = 0.2;
+  options.profiles = profiles;
+  return options;
+}
+
+std::size_t delayed_tasks(const Graph& g) {
+  return static_cast<std::size_t>(std::ranges::count_if(g.tasks, &Task::is_delayed));
+}
+
+// Times of a task and its load if only the forward pass left room beside it: then whatever can be late is.
+std::pair<std::int64_t, double> if_delays_paid(const Task& t) {
+  if (t.kind == Kind::forward) return {20'000, 0.3};
+  return {t.kind == Kind::weight_grad || t.kind == Kind::update ? 5'000 : 10'000, 1.0};
+}
+
+// Measures a profile, then changes it.
+void make_delays_pay(const Network& n, const std::filesystem::path& profiles) {
+  const Session measured(build_model(n.name, ModelSettings::parse(n.settings)),
+                         options_of(n, ScheduleChoice::ooo, profiles));
+  std::filesystem::path path;
+  for (const auto& entry : std::filesystem::directory_iterator(profiles)) path = entry.path();
+  nlohmann::json profile = nlohmann::json::parse(read_file(path));
+  for (TaskId t = 0; t < measured.graph().tasks.size(); ++t)
+    std::tie(profile["alone_ns"][t], profile["load"][t]) = if_delays_paid(measured.graph().tasks[t]);
+  write_file_atomically(path, profile.dump());
+}
+
+void add(Hash64& hash, float x) { hash.add(std::as_bytes(std::span(&x, 1))); }
+
+// Steps on new inputs each, with evaluations, checkpoints and a way back to one of them among them. The hash is of all
+// that could be seen on the way and the weights in the end.
+std::uint64_t history_of(Session& session) {
+  Hash64 hash;
+  std::vector<NamedTensor> saved;
+  std::uint64_t saved_at = 0;
+  const auto step = [&](std::uint64_t i) {
+    session.fill_inputs(i);
+    const float loss = session.step(0.05f / static_cast<float>(1 + i)).loss;
+    EXPECT_TRUE(std::isfinite(loss));
+    add(hash, loss);
+  };
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    step(i);
+    if (i % 4 == 2) {
+      session.fill_inputs(100 + i);
+      add(hash, session.evaluate().loss);
+      add(hash, session.evaluate().loss);  // changes nothing
+    }
+    if (i == 6) {
+      saved = session.tensors();
+      saved_at = session.steps_done();
+      for (const NamedTensor& t : saved) hash.add(t.bytes);
+    }
+  }
+  const std::uint64_t after_twelve = session.weights_hash();
+  session.fill_inputs(50);
+  session.step(0.05f);  // with tasks still to do when all is overwritten
+  session.restore(saved, saved_at, "the checkpoint");
+  for (const NamedTensor& t : session.tensors()) hash.add(t.bytes);
+  for (std::uint64_t i = 7; i < 12; ++i) {
+    step(i);
+    if (i == 10) {
+      session.fill_inputs(110);
+      session.evaluate();
+    }
+  }
+  EXPECT_EQ(session.weights_hash(), after_twelve) << "going on from a checkpoint is going on";
+  hash.add(std::as_bytes(std::span(&after_twelve, 1)));
+  return hash.value();
+}
+
+class Delayed : public ::testing::TestWithParam<Network> {
+ protected:
+  Graph forward() const { return build_model(GetParam().name, ModelSettings::parse(GetParam().settings)); }
+};
+
+TEST_P(Delayed, SessionsGoOnAsInOrder) {
+  const TemporaryFolder folder;
+  Session in_order(forward(), options_of(GetParam(), ScheduleChoice::in_order, folder.path()));
+  const std::uint64_t want = history_of(in_order);
+  make_delays_pay(GetParam(), folder.path());
+  Session late(forward(), options_of(GetParam(), ScheduleChoice::ooo, folder.path()));
+  // With clipping it takes a search to find what to delay, and the candidate without one may be chosen.
+  EXPECT_TRUE(GetParam().optimizer.clip_norm > 0 || delayed_tasks(late.graph()) > 4) << late.planned().reason;
+  EXPECT_EQ(history_of(late), want);
+  late.initialise();
+  EXPECT_EQ(history_of(late), want) << "and once more from the start";
+}
+
+Graph training_graph(const Network& n, Backend& backend) {
+  PassRunner runner;
+  return build_training_graph(build_model(n.name, ModelSettings::parse(n.settings)), backend.target(),
+                              {.optimizer = n.optimizer, .parts = 2, .extra = {}}, runner);
+}
+
+// Program 0 trains, program 1 evaluates. Unless `looks` is 0 it is the seed of what happens between the steps: a look
+// at the weights, an evaluation, or a step that is taken back by writing everything as it was.
+std::uint64_t trained_hash(Plan plan, Backend& backend, std::uint32_t looks) {
+  plan = place_memory(std::move(plan));
+  verify(plan);
+  const Graph graph = plan.graph;
+  const auto executor = backend.make_executor({std::move(plan), place_memory(schedule_forward(graph))});
+  fill_initial_parameters(*executor, kSeed);
+  const auto read_all = [&] {
+    std::vector<std::vector<std::byte>> all;
+    for (const Parameter& p : graph.parameters) {
+      const Buffer& b = graph.buffers[p.buffer];
+      executor->read_plain(p.buffer,
+                           all.emplace_back(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype))));
+    }
+    return all;
+  };
+  const auto train = [&](std::uint64_t step) {
+    fill_random_inputs(*executor, step);
+    executor->start(0, {.step = step, .seed = kSeed, .learning_rate = 0.05f});
+    return executor->finish().metrics;
+  };
+  std::mt19937 random(looks);
+  const auto one_in = [&](std::uint32_t n) { return looks != 0 && random() % n == 0; };
+  Hash64 hash;
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    for (const float x : train(step)) add(hash, x);
+    if (one_in(3)) read_all();
+    if (one_in(3)) executor->run(1, {.step = step, .seed = kSeed});
+    if (one_in(4)) executor->run_traced(1, {.step = step, .seed = kSeed});
+    if (one_in(3)) {
+      const auto before = read_all();
+      train(99);
+      for (std::size_t i = 0; i < before.size(); ++i) executor->write_plain(graph.parameters[i].buffer, before[i]);
+    }
+  }
+  for (const auto& values : read_all()) hash.add(values);
+  return hash.value();
+}
+
+TEST_P(Delayed, RandomPlansWithLooksBetweenTheSteps) {
+  const auto backend = open_backend(test_device(), test_backend_options(Precision::f32, 2));
+  const Graph graph = training_graph(GetParam(), *backend);
+  const std::uint64_t want = trained_hash(schedule_in_order(graph), *backend, 0);
+  std::mt19937 random(21);
+  std::size_t delayed = 0;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    Graph late = graph;
+    delay_at_random(late, random);
+    delayed += delayed_tasks(late);
+    ASSERT_EQ(trained_hash(random_plan(late, 1 + i % 3, random), *backend, i), want) << i;
+  }
+  EXPECT_GT(delayed, 50u);
+}
+
+TEST_P(Delayed, OurOwnPlansWithLooksBetweenTheSteps) {
+  const auto backend = open_backend(test_device(), test_backend_options(Precision::f32, 2));
+  const Graph graph = training_graph(GetParam(), *backend);
+  Profile profile;
+  for (const Task& t : graph.tasks) {
+    profile.alone_ns.push_back(if_delays_paid(t).first);
+    profile.load.push_back(if_delays_paid(t).second);
+  }
+  const std::uint64_t want = trained_hash(schedule_in_order(graph), *backend, 0);
+  const Plan plan = schedule_jointly(graph, profile, {.most_tries = 2000});
+  EXPECT_GT(delayed_tasks(plan.graph), 6u);
+  for (std::uint32_t looks = 0; looks < 6; ++looks) EXPECT_EQ(trained_hash(plan, *backend, looks), want) << looks;
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Delayed, ::testing::ValuesIn(kNetworks),
+                         [](const auto& network) { return network.param.name; });
+
+// Eight times the tasks take about that much longer, and lanes side by side no less than each alone; with room for
+// machines that are busy with something else.
+TEST(TimeLanes, AreInProportion) {
+  const auto backend = open_backend(test_device(), test_backend_options(Precision::f32, 1));
+  const Graph graph = training_graph({"ffnn", "batch=64,width=256,image=16", momentum()}, *backend);
+  Graph late = graph;
+  std::mt19937 random(1);
+  delay_at_random(late, random);
+  const auto executor = backend->make_executor(
+      {place_memory(random_plan(late, 2, random)), place_memory_apart(schedule_in_order(graph))});
+  fill_initial_parameters(*executor, kSeed);
+  fill_random_inputs(*executor, kSeed);
+  executor->run(0, {.step = 0, .seed = kSeed, .learning_rate = 0.01f});  // leaves something delayed
+  executor->run(1, {.step = 1, .seed = kSeed, .learning_rate = 0.01f});
+  TaskId longest = kNone;
+  std::int64_t most = 0;
+  for (const Span& s : executor->run_traced(1, {.step = 2, .seed = kSeed}).spans)
+    if (graph.tasks[s.task].kind == Kind::weight_grad && s.end_ns - s.begin_ns > most) {
+      most = s.end_ns - s.begin_ns;
+      longest = s.task;
+    }
+  ASSERT_NE(longest, kNone);
+  // The shortest of several: other programs may want the cores too.
+  const auto time = [&](const std::vector<std::vector<TaskId>>& lanes) {
+    std::vector<double> shortest(lanes.size(), std::numeric_limits<double>::max());
+    for (int i = 0; i < 9; ++i) {
+      const std::vector<std::int64_t> ends = executor->time_lanes(1, lanes, 3);
+      EXPECT_EQ(ends.size(), lanes.size());
+      for (std::size_t l = 0; l < lanes.size(); ++l) shortest[l] = std::min(shortest[l], static_cast<double>(ends[l]));
+    }
+    return shortest;
+  };
+  const std::vector<TaskId> few(8, longest), many(64, longest);
+  const double few_ns = time({few})[0], many_ns = time({many})[0];
+  EXPECT_GT(few_ns, 0);
+  EXPECT_GT(many_ns / few_ns, 2);
+  EXPECT_LT(many_ns / few_ns, 32);
+  const std::vector<double> both = time({many, few});
+  EXPECT_GT(both[0], 0.4 * many_ns);
+  EXPECT_GT(both[1], 0.4 * few_ns);
+  const auto none = executor->time_lanes(1, {{}, {longest}}, 3);
+  EXPECT_EQ(none[0], 0);
+  EXPECT_GT(none[1], 0);
+}
+
+}  // namespace
+}  // namespace overtake

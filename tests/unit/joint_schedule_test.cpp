@@ -1,0 +1,268 @@
+// What the joint scheduler promises of its plans, on networks.
+
+#include "passes/joint_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "exec/cpu/target.h"
+#include "models/zoo.h"
+#include "passes/memory.h"
+#include "passes/pipeline.h"
+#include "passes/schedule.h"
+#include "sim/lane_simulator.h"
+#include "train/planning.h"
+
+namespace overtake {
+namespace {
+
+Graph training_graph(const std::string& name, const std::string& settings, const OptimizerSettings& optimizer = {}) {
+  const CpuTarget target;
+  PassRunner runner;
+  return build_training_graph(build_model(name, ModelSettings::parse(settings)), target,
+                              {.optimizer = optimizer, .parts = 2, .extra = {}}, runner);
+}
+
+OptimizerSettings clipped_adamw() {
+  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
+}
+
+Profile random_profile(const Graph& g, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Profile p;
+  for (std::size_t t = 0; t < g.tasks.size(); ++t) {
+    p.alone_ns.push_back(random() % 8 == 0 ? 0 : 1000 + static_cast<std::int64_t>(random() % 99'000));
+    p.load.push_back(0.2 + 0.01 * static_cast<double>(random() % 91));
+    p.in_order_ns += p.alone_ns.back();
+  }
+  return p;
+}
+
+// Only the forward pass leaves room beside it, so that everything gains from being late.
+Profile profile_for_delays(const Graph& g) {
+  Profile p;
+  for (const Task& t : g.tasks) {
+    const bool is_forward = t.kind == Kind::forward,
+               is_deferred = t.kind != Kind::forward && t.kind != Kind::input_grad;
+    p.alone_ns.push_back(is_forward ? 20'000 : is_deferred ? 5'000 : 10'000);
+    p.load.push_back(is_forward ? 0.3 : is_deferred ? 0.5 : 1.0);
+    p.in_order_ns += p.alone_ns.back();
+  }
+  return p;
+}
+
+std::vector<Graph> networks() {
+  return {training_graph("cnn", "batch=4,width=4"), training_graph("resnet-18", "batch=2,image=32,classes=10,width=8"),
+          training_graph("lstm", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2"),
+          training_graph("transformer", "layers=2,width=32,heads=4,sequence=16,batch=3", clipped_adamw()),
+          training_graph("densenet-121", "batch=2,image=32,classes=10,growth=4")};
+}
+
+void expect_critical_order(const Plan& plan) {
+  TaskId last = 0;
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l)
+    for (const TaskId t : plan.lanes[l].tasks) {
+      const Kind kind = plan.graph.tasks[t].kind;
+      if (kind != Kind::forward && kind != Kind::input_grad) continue;
+      EXPECT_EQ(l, 0u) << plan.graph.task_name(t);
+      EXPECT_GE(t, last);
+      last = t;
+    }
+}
+
+TEST(JointPlans, AreLegalAndNeverSlowerThanInOrder) {
+  std::size_t delayed = 0, held = 0;
+  std::uint32_t seed = 0;
+  for (const Graph& graph : networks())
+    for (const std::size_t side_lanes : {1u, 2u})
+      for (const bool may_delay : {false, true})
+        for (const std::uint64_t tries : {0u, 400u}) {
+          SCOPED_TRACE(
+              fmt::format("{}, {} side lanes, delays {}, {} tries", graph.model, side_lanes, may_delay, tries));
+          const Profile profile = random_profile(graph, ++seed);
+          std::int64_t predicted = 0;
+          const Plan plan = schedule_jointly(
+              graph, profile, {.side_lanes = side_lanes, .may_delay = may_delay, .most_tries = tries}, &predicted);
+          EXPECT_NO_THROW(verify(plan));
+          EXPECT_NO_THROW(verify(place_memory(plan)));
+          const Plan waiting = with_waits_for_memory(plan, profile, 0.02);
+          EXPECT_NO_THROW(verify(waiting));
+          EXPECT_NO_THROW(verify(place_memory(waiting)));
+          expect_critical_order(plan);
+          EXPECT_LE(plan.lanes.size(), 1 + side_lanes);
+          EXPECT_EQ(simulate(plan, profile).step_ns, predicted) << "what it says of the plan is what the plan takes";
+          EXPECT_LE(predicted, profile.in_order_ns);
+          const auto late = std::ranges::count_if(plan.graph.tasks, &Task::is_delayed);
+          EXPECT_TRUE(may_delay || late == 0);
+          delayed += static_cast<std::size_t>(late);
+          held += plan.waits.size();
+        }
+  EXPECT_GT(delayed, 50u);
+  EXPECT_GT(held, 50u);
+}
+
+// Nothing can be gained where every task fills the device: then nothing is.
+TEST(JointPlans, InOrderWhereNothingIsGained) {
+  for (const Graph& graph : networks()) {
+    Profile profile = random_profile(graph, 77);
+    profile.load.assign(graph.tasks.size(), 1.0);
+    std::int64_t predicted = 0;
+    schedule_jointly(graph, profile, {.most_tries = 200}, &predicted);
+    EXPECT_EQ(predicted, profile.in_order_ns) << graph.model;
+  }
+}
+
+TEST(JointPlans, AreTheSameEveryTime) {
+  const Graph graph = training_graph("cnn", "batch=4,width=4");
+  const Profile profile = random_profile(graph, 5);
+  const JointOptions options{.seconds = 1000, .most_tries = 500};
+  EXPECT_EQ(save_json(schedule_jointly(graph, profile, options)), save_json(schedule_jointly(graph, profile, options)));
+}
+
+// With clipping every update needs every gradient. So what is late is late for all of them, and all of it has ended
+// before the first task that reads a weight.
+TEST(JointPlans, ClippingWaitsForEveryGradient) {
+  for (const char* name : {"cnn", "transformer"}) {
+    SCOPED_TRACE(name);
+    const Graph graph = training_graph(
+        name, name[0] == 'c' ? "batch=4,width=4" : "layers=2,width=32,heads=4,sequence=16,batch=3", clipped_adamw());
+    const Profile profile = profile_for_delays(graph);
+    const Plan plan = schedule_jointly(graph, profile, {.most_tries = 2000});
+    const Trace trace = simulate(plan, profile);
+    std::vector<Span> span(graph.tasks.size());
+    for (const Span& s : trace.spans) span[s.task] = s;
+    const Graph& g = plan.graph;
+    TaskId clip = kNone;
+    for (TaskId t = 0; t < g.tasks.size(); ++t)
+      if (g.tasks[t].op == Op::clip_norm) clip = t;
+    ASSERT_NE(clip, kNone);
+    int late = 0;
+    for (TaskId t = 0; t < g.tasks.size(); ++t) {
+      const Task& task = g.tasks[t];
+      late += task.is_delayed;
+      if (task.kind == Kind::weight_grad && task.is_delayed) {
+        EXPECT_TRUE(g.tasks[clip].is_delayed) << g.task_name(t);
+        EXPECT_LE(span[t].end_ns, span[clip].begin_ns);
+      }
+      if (task.kind != Kind::update || t == clip) continue;
+      EXPECT_TRUE(task.is_delayed || !g.tasks[clip].is_delayed) << g.task_name(t);
+      // A late update alone uses the factor of the step before, so it comes before this step's clipping.
+      EXPECT_TRUE(task.is_delayed == g.tasks[clip].is_delayed ? span[clip].end_ns <= span[t].begin_ns
+                                                              : span[t].end_ns <= span[clip].begin_ns)
+          << g.task_name(t);
+      const BufferId weight = g.reads(t)[0];
+      for (TaskId reader = 0; reader < g.tasks.size(); ++reader) {
+        const bool reads = std::ranges::find(g.reads(reader), weight) != g.reads(reader).end();
+        if (reader == t || !reads) continue;
+        EXPECT_TRUE(task.is_delayed ? span[t].end_ns <= span[reader].begin_ns : span[reader].end_ns <= span[t].begin_ns)
+            << g.task_name(t) << " and " << g.task_name(reader);
+      }
+    }
+    EXPECT_GT(late, 0);
+  }
+}
+
+// The largest sum of bytes that are live at once in the model's time, from first principles.
+double live_bytes(const Plan& plan, const Profile& profile) {
+  const Graph& g = plan.graph;
+  std::vector<Span> span(g.tasks.size());
+  for (const Span& s : simulate(plan, profile).spans) span[s.task] = s;
+  std::vector<std::pair<std::int64_t, double>> changes;
+  std::vector<TaskId> writer(g.buffers.size(), kNone);
+  for (TaskId t = 0; t < g.tasks.size(); ++t)
+    for (const BufferId b : g.writes(t))
+      if (b != kNone) writer[b] = t;
+  for (BufferId b = 0; b < g.buffers.size(); ++b) {
+    const Role role = g.buffers[b].role;
+    if (writer[b] == kNone || is_persistent(role) || role == Role::input || role == Role::output) continue;
+    const auto bytes = static_cast<double>(g.bytes(b));
+    std::int64_t last = span[writer[b]].end_ns, carried = -1;
+    for (TaskId t = 0; t < g.tasks.size(); ++t)
+      if (std::ranges::find(g.reads(t), b) != g.reads(t).end()) {
+        const bool is_carried = g.tasks[t].is_delayed && !g.tasks[writer[b]].is_delayed;
+        (is_carried ? carried : last) = std::max(is_carried ? carried : last, span[t].end_ns);
+      }
+    changes.emplace_back(span[writer[b]].begin_ns, bytes);
+    // What is carried over stays to the end of the step, and from its begin to its last reader.
+    if (carried < 0) {
+      changes.emplace_back(last, -bytes);
+    } else {
+      changes.emplace_back(0, bytes);
+      changes.emplace_back(carried, -bytes);
+    }
+  }
+  std::ranges::sort(changes);  // at one moment what dies goes first
+  double live = 0, most = 0;
+  for (const auto& [ns, bytes] : changes) most = std::max(most, live += bytes);
+  return most;
+}
+
+TEST(JointPlans, KeepToTheirMemory) {
+  // Activations are most of it, and what is late keeps them.
+  const Graph graph =
+      training_graph("gpt2", "batch=16,sequence=12,positions=16,vocabulary=50,width=32,heads=4,layers=4");
+  const Profile profile = profile_for_delays(graph);
+  const double in_order = live_bytes(schedule_in_order(graph), profile);
+  const Plan free = schedule_jointly(graph, profile, {.most_tries = 2000});
+  EXPECT_GT(live_bytes(free, profile), 1.2 * in_order) << "there is something to cap";
+  for (const double cap : {1.15, 1.1, 1.05, 1.0}) {
+    SCOPED_TRACE(cap);
+    std::int64_t ns = 0;
+    const Plan plan = schedule_jointly(graph, profile, {.most_tries = 2000, .most_memory = cap}, &ns);
+    // The search looks at a thousand moments of the step.
+    EXPECT_LE(live_bytes(plan, profile), 1.02 * cap * in_order);
+    EXPECT_LE(ns, profile.in_order_ns);
+    // Waits only take freedom away, so memory can be placed at least as well, up to the placer's luck.
+    const std::uint64_t arena = place_memory(plan).arena_bytes;
+    const Plan waiting = with_waits_for_memory(plan, profile, 0.0);
+    EXPECT_LE(static_cast<double>(place_memory(waiting).arena_bytes), 1.02 * static_cast<double>(arena));
+    EXPECT_GE(simulate(waiting, profile).step_ns, ns) << "waits cost time, or none";
+    EXPECT_LE(simulate(waiting, profile).step_ns, ns + ns / 50);
+  }
+}
+
+TEST(JointPlans, ChosenPlansAreUnderTheCap) {
+  const Graph graph = training_graph("resnet-18", "batch=8,image=32,classes=10,width=16");
+  const auto backend = open_backend("null", {});
+  const std::uint64_t in_order = place_memory(schedule_in_order(graph)).arena_bytes;
+  for (const double part : {0.0, 1.0, 1.05, 1.5}) {
+    PlanningOptions options;
+    options.schedule = ScheduleChoice::ooo;
+    options.seconds = 0.1;
+    options.profiles = "";
+    if (part > 0) options.memory_cap = static_cast<std::uint64_t>(part * static_cast<double>(in_order));
+    const auto cap = options.memory_cap.value_or(in_order + in_order / 10);
+    for (const Candidate& c : choose_plan(graph, *backend, options).candidates) {
+      EXPECT_LE(c.plan.arena_bytes, cap) << c.name;
+      EXPECT_NO_THROW(verify(c.plan)) << c.name;
+    }
+  }
+}
+
+TEST(JointPlans, KeepToTheirTime) {
+  const Graph graph = training_graph("resnet-50", "batch=2,image=64");
+  const Profile profile = random_profile(graph, 3);
+  const auto start = std::chrono::steady_clock::now();
+  schedule_jointly(graph, profile, {.seconds = 0.2, .most_tries = 1'000'000'000});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_GT(seconds, 0.19) << "and they use it";
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(seconds, 0.6);
+#endif
+}
+
+TEST(JointPlans, StopWhenAsked) {
+  const Graph graph = training_graph("cnn", "batch=4,width=4");
+  const Profile profile = random_profile(graph, 3);
+  int asked = 0;
+  JointOptions options{.seconds = 1000, .most_tries = 1'000'000'000};
+  options.is_cancelled = [&] { return ++asked > 3; };
+  EXPECT_NO_THROW(verify(schedule_jointly(graph, profile, options)));
+  EXPECT_EQ(asked, 4);
+}
+
+}  // namespace
+}  // namespace overtake
