@@ -11,6 +11,9 @@
 namespace overtake {
 namespace {
 
+constexpr std::size_t kTriesPerTask = 400;
+constexpr double kWarm = 0.01;  // how much worse a change may well be at first, of the step
+
 // What the model says of arrangements.
 class Judge {
  public:
@@ -210,19 +213,21 @@ class JointSearch {
   // Random changes of one seat; worse ones are kept with a chance that shrinks as time runs out.
   void improve() {
     using Clock = std::chrono::steady_clock;
+    const std::uint64_t most_tries = options_.most_tries.value_or(kTriesPerTask * work_.deferred().size());
+    if (options_.seconds <= 0 || most_tries == 0) return;
     const auto start = Clock::now();
     const auto used = [&] {
       const double by_time = std::chrono::duration<double>(Clock::now() - start).count() / options_.seconds;
-      return std::max(by_time, static_cast<double>(tries_) / static_cast<double>(options_.most_tries));
+      return std::max(by_time, static_cast<double>(tries_) / static_cast<double>(most_tries));
     };
-    if (options_.seconds <= 0 || options_.most_tries == 0) return;
     std::discrete_distribution<std::size_t> pick(weight_.begin(), weight_.end());
-    const double warm = 0.002 * static_cast<double>(best_ns_);
+    const double warm = kWarm * static_cast<double>(best_ns_);
     for (double now = used(); now < 1; now = used()) {
       if (options_.is_cancelled && options_.is_cancelled()) return;
       for (int i = 0; i < 16; ++i, ++tries_) {
         Arrangement next = current_;
-        const TaskId t = work_.deferred()[pick(random_)];
+        // Half of the time the long ones, which matter most; half of the time any.
+        const TaskId t = work_.deferred()[random_() % 2 == 0 ? pick(random_) : random_() % work_.deferred().size()];
         if (!next.move(t, random_seat(next, t)) || next == current_) continue;
         const std::int64_t ns = judge_.time(next);
         const double worse = static_cast<double>(ns - current_ns_);

@@ -13,10 +13,10 @@ namespace overtake {
 
 struct JointOptions {
   std::size_t side_lanes = 1;
-  bool may_delay = true;               // into the next step
-  double seconds = 10;                 // for searching
-  std::uint64_t most_tries = 200'000;  // likewise
-  double most_memory = 0;              // live bytes over those in order; 0: as many as there may be
+  bool may_delay = true;                         // into the next step
+  double seconds = 10;                           // for searching
+  std::optional<std::uint64_t> most_tries = {};  // likewise; none: so many for each task that may move
+  double most_memory = 0;                        // live bytes over those in order; 0: as many as there may be
   std::function<bool()> is_cancelled = {};
 };
 

@@ -143,8 +143,14 @@ class Loop {
     Loader loader = loader_at(index);
     for (std::uint64_t under_way = session_.steps_done() - index - 1; under_way > 0; --under_way)
       session_.finish_step();
-    const std::uint64_t step = index + 1;
-    const std::string culprit = session_.find_non_finite(*loader.next(), index);
+    std::uint64_t step = index + 1;
+    std::string culprit = session_.find_non_finite(*loader.next(), index);
+    if (culprit.empty() && index > 0 && has_delayed_tasks(session_.plan())) {
+      // A delayed gradient spoils the loss of the step after its own.
+      Loader before = loader_at(index - 1);
+      culprit = session_.find_non_finite(*before.next(), index - 1);
+      step = culprit.empty() ? step : index;
+    }
     fail_user(
         "train: a number is not finite at step {}; first made by {}{}; lower --lr, set --clip-norm, or look at the "
         "data",

@@ -207,7 +207,7 @@ TEST(JointPlans, KeepToTheirMemory) {
   const Profile profile = profile_for_delays(graph);
   const double in_order = live_bytes(schedule_in_order(graph), profile);
   const Plan free = schedule_jointly(graph, profile, {.most_tries = 2000});
-  EXPECT_GT(live_bytes(free, profile), 1.2 * in_order) << "there is something to cap";
+  EXPECT_GT(live_bytes(free, profile), 1.15 * in_order) << "there is something to cap";
   for (const double cap : {1.15, 1.1, 1.05, 1.0}) {
     SCOPED_TRACE(cap);
     std::int64_t ns = 0;
@@ -232,7 +232,7 @@ TEST(JointPlans, ChosenPlansAreUnderTheCap) {
     PlanningOptions options;
     options.schedule = ScheduleChoice::ooo;
     options.seconds = 0.1;
-    options.profiles = "";
+    options.profiling.folder = "";
     if (part > 0) options.memory_cap = static_cast<std::uint64_t>(part * static_cast<double>(in_order));
     const auto cap = options.memory_cap.value_or(in_order + in_order / 10);
     for (const Candidate& c : choose_plan(graph, *backend, options).candidates) {
@@ -240,7 +240,7 @@ TEST(JointPlans, ChosenPlansAreUnderTheCap) {
       EXPECT_NO_THROW(verify(c.plan)) << c.name;
     }
   }
-}
+}  // namespace
 
 TEST(JointPlans, KeepToTheirTime) {
   const Graph graph = training_graph("resnet-50", "batch=2,image=64");

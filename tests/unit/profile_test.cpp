@@ -265,7 +265,8 @@ TEST_F(ProfileFile, DamagedFilesAreMeasuredAnewWithANote) {
   };
   damaged.push_back(with("alone_ns", "text"));
   damaged.push_back(with("load", nlohmann::json::array({"x"})));
-  damaged.push_back(with("format", 2));
+  damaged.push_back(with("format", 1));
+  damaged.push_back(with("joint_ns", nlohmann::json::array({1, 2})));
   damaged.push_back(with("alone_ns", nlohmann::json::array({1, 2})));
   damaged.push_back(with("load", std::vector<double>(graph_.tasks.size() + 1, 0.5)));
   damaged.push_back(with("load", std::vector<double>(graph_.tasks.size(), -0.5)));
