@@ -55,6 +55,7 @@ void SessionFlags::add_to(CLI::App& c) {
                fmt::format("leave out a pass ({}), for experiments", fmt::join(kOptionalPasses, ", ")));
   c.add_flag("--no-tuning", no_tuning, "on GPUs: take a library's first kernel instead of the fastest measured one");
   c.add_flag("--no-graph", no_graph, "on GPUs: launch task by task instead of one graph per step, for measuring");
+  c.add_option("--side-sms", side_sms, "on GPUs: only so many SMs for what runs beside the main lane; default: all");
   c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
   c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   c.add_flag("--json", json, "one JSON object as the last line");
@@ -101,6 +102,9 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   o.backend.threads = threads;
   o.backend.tune = !no_tuning;
   o.backend.use_graph = !no_graph;
+  if (side_sms > 0 && !device.starts_with("cuda"))
+    fail_user("--side-sms: only GPUs have SMs; use it with --device cuda");
+  o.backend.side_sms = side_sms;
   o.parts = parts;
   o.seed = seed;
   if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));

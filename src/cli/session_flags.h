@@ -33,6 +33,7 @@ struct SessionFlags {
   unsigned threads = 0;
   bool no_tuning = false;
   bool no_graph = false;
+  unsigned side_sms = 0;
   unsigned parts = 0;
   std::string memory_cap;
   double plan_seconds = 10;

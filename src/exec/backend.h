@@ -28,6 +28,7 @@ struct BackendOptions {
   bool tune = true;                             // measure which of a library's kernels is the fastest; GPUs only
   std::optional<std::string> tuning_file = {};  // what was measured is kept there; none: in the user's cache folder
   bool use_graph = true;                        // one CUDA graph per step; false: task by task
+  unsigned side_sms = 0;                        // of a GPU, for side lanes; 0: they may use all
   std::function<void(const std::string&)> note = {};
 };
 

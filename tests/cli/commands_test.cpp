@@ -22,6 +22,29 @@ TEST(Bench, RowsHaveTheSameHash) {
   EXPECT_EQ(rows[1].at("schedule"), "ooo");
 }
 
+// What each step brings, the plans that were tried, and what moved.
+TEST(Bench, Explain) {
+  const CommandResult r = overtake("bench cnn --batch 4 --explain --steps 2 --plan-seconds 0.2 --fresh-profile --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const nlohmann::json j = r.json();
+  std::vector<std::string> names;
+  for (const auto& row : j["rows"]) names.push_back(row["schedule"]);
+  EXPECT_EQ(names, (std::vector<std::string>{"plain", "+ fusion", "+ out of order"}));
+  EXPECT_EQ(j["rows"][1]["weights_hash"], j["rows"][2]["weights_hash"]);
+  EXPECT_TRUE(j["reason"].get<std::string>().starts_with("schedule: "));
+  int chosen = 0;
+  const auto& candidates = j["rows"][2]["candidates"];
+  if (candidates.size() == 1) return;  // one core: there is nothing to choose
+  for (const auto& c : candidates) {
+    EXPECT_GT(c["measured_ms"].get<double>(), 0);
+    EXPECT_GT(c["predicted_ms"].get<double>(), 0);
+    chosen += c["chosen"].get<bool>() ? 1 : 0;
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_NE(overtake("bench cnn --batch 4 --explain --steps 1 --plan-seconds 0.2").out.find("predicted ms"),
+            std::string::npos);
+}
+
 TEST(Bench, SaysWhatEachPassSaved) {
   const std::string run = "bench resnet-18 --set image=32,classes=10 --batch 2 --schedules in-order --steps 1 --passes";
   const CommandResult r = overtake(run + " --json");

@@ -84,6 +84,8 @@ TEST(Error, UnknownSchedule) {
 }
 TEST(Error, UnknownOptimizer) { expect_user_error(kRun + "--optimizer lion", {"--optimizer", "lion", "adamw"}); }
 TEST(Error, UnknownPrecision) { expect_user_error(kRun + "--precision f8", {"--precision", "f8"}); }
+TEST(Error, SideSmsOfACpu) { expect_user_error(kRun + "--side-sms 8", {"--side-sms", "--device cuda"}); }
+TEST(Error, NegativePlanSeconds) { expect_user_error(kRun + "--plan-seconds -1", {"--plan-seconds"}); }
 TEST(Error, UnknownLrSchedule) { expect_user_error(kRun + "--lr-schedule zigzag", {"--lr-schedule", "zigzag"}); }
 TEST(Error, AbsentDevice) { expect_user_error(kRun + "--device cuda", {"--device cuda", "overtake devices"}); }
 TEST(Error, BatchOfNothing) { expect_user_error("train lenet --batch -3", {"--batch", "-3"}); }

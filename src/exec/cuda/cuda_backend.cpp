@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "exec/backend.h"
 #include "exec/cuda/cuda_executor.h"
 #include "exec/cuda/handles.h"
@@ -9,7 +11,8 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int gpu, const BackendOptions& options) : device_(gpu, options), target_(device_) {}
+  CudaBackend(int gpu, const BackendOptions& options)
+      : device_(gpu, options), target_(device_), side_sms_(options.side_sms) {}
 
   const Target& target() const override { return target_; }
   Precision precision() const override { return device_.precision(); }
@@ -17,7 +20,7 @@ class CudaBackend final : public Backend {
     device_.save_tuning();  // planning has asked for every kernel by now
     return make_cuda_executor(std::move(plans), device_);
   }
-  std::string identity() const override { return cuda::this_platform(); }
+  std::string identity() const override { return fmt::format("{}, side SMs {}", cuda::this_platform(), side_sms_); }
   std::size_t most_lanes() const override { return 4; }
   bool has_room_for(std::uint64_t bytes) const override {
     std::size_t free = 0, total = 0;
@@ -28,6 +31,7 @@ class CudaBackend final : public Backend {
  private:
   CudaDevice device_;
   CudaTarget target_;
+  unsigned side_sms_;
 };
 
 }  // namespace

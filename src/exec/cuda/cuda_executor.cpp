@@ -201,7 +201,9 @@ class CudaExecutor final : public Executor {
     int least = 0, greatest = 0;
     check_cuda_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
     while (streams_.size() < lanes) {
-      streams_.push_back(make_stream(streams_.empty() ? greatest : least));
+      const SidePartition* partition = streams_.empty() ? nullptr : device_.side_partition();
+      const int priority = streams_.empty() ? greatest : least;
+      streams_.push_back(partition == nullptr ? make_stream(priority) : partition->make_stream(priority));
       raw_streams_.push_back(streams_.back().get());
     }
   }

@@ -60,6 +60,7 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
   open_gpu(gpu, precision_);
   const std::filesystem::path path =
       options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
+  if (options.side_sms > 0) side_partition_ = std::make_unique<SidePartition>(options.side_sms);
   tuning_ = std::make_unique<cuda::Tuning>(path, cuda::TuningOptions{.measure = options.tune},
                                            [note = options.note](const std::string& line) {
                                              if (note) note(line);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exec/backend.h"
+#include "exec/cuda/side_partition.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/product.h"
@@ -22,6 +23,8 @@ class CudaDevice {
 
   Precision precision() const { return precision_; }
   bool uses_graph() const { return uses_graph_; }
+  // Null: side lanes may use the whole GPU.
+  const SidePartition* side_partition() const { return side_partition_.get(); }
   bool has_tf32() const { return precision_ != Precision::f32; }
 
   // Made at the first call of a shape; they stay where they are.
@@ -40,6 +43,7 @@ class CudaDevice {
 
   Precision precision_;
   bool uses_graph_;
+  std::unique_ptr<SidePartition> side_partition_;
   std::unique_ptr<cuda::Tuning> tuning_;
   Made<cuda::ConvKind, cuda::Conv> convs_;
   std::vector<std::pair<cuda::ConvKind, bool>> pitched_convs_;  // whether they are worth having
