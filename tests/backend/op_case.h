@@ -306,7 +306,7 @@ inline void check_op(const OpCase& c) {
 
 // Values are exact in bfloat16, so that kinks stay where they are.
 inline void check_op_bf16(const OpCase& c) {
-  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  OVERTAKE_NEEDS_BF16();
   check_runs(c, random_values(c, kBf16Grid),
              {{.parts = 1, .bf16 = true}, {.parts = 2, .bf16 = true}, {.parts = 2, .keep = false, .bf16 = true}}, 3e-2);
 }
