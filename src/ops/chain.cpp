@@ -1,9 +1,9 @@
 // results = program(x0, x1, ...), elementwise: what fusing makes of neighbouring activations, adds and muls
 // forward:    reads x...               writes y            (one result)
 // input_grad: reads some x..., y?, dy  writes dx...        (a program of its own: forward as far as needed, then back)
-// An x has the result's shape, or is broadcast to it and takes no gradient; it then repeats as repeated() says.
-// attributes: program: steps, separated by "; ", each making the next register after the operands: "add 0 1", "mul 0
-// 2",
+// An x has the result's shape, or is broadcast to it, repeating as repeated() says; if it then takes a gradient, only
+// as direct_use() says. attributes: program: steps, separated by "; ", each making the next register after the
+// operands: "add 0 1", "mul 0 2",
 //                      "gelu 3", "clip 3 min=0 max=6", or "gelu' 3 5": the derivative at register 3 times register 5
 //             results: registers
 
@@ -78,12 +78,26 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   return {.parameters = {}, .outputs = {{"", largest->shape, largest->dtype}}};
 }
 
+// Of an operand that is broadcast: as the add or mul would that it came from.
+void sum_gradient(Gradient& g, const Chain& chain, std::uint32_t operand) {
+  const auto use = direct_use(chain, operand);
+  OVERTAKE_CHECK(use, "operand {} of a chain is broadcast and has a gradient", operand);
+  const bool is_add = use->kind == StepKind::add;
+  const BufferId reads[] = {g.grad_out(0), is_add ? kNone : g.in(use->other)}, made = g.grad_in(operand);
+  g.emit(Kind::input_grad, is_add ? Op::add : Op::mul, {}, std::span(reads).first(is_add ? 1 : 2), {&made, 1});
+}
+
 void gradient(Gradient& g) {
   const std::size_t operands = g.forward().reads;
-  std::vector<bool> wants;
-  for (std::size_t i = 0; i < operands; ++i) wants.push_back(g.wants(i));
-  const ChainGradient back = gradient_of(chain_of(g.graph().attrs_of(g.forward()), operands), wants);
+  const Chain chain = chain_of(g.graph().attrs_of(g.forward()), operands);
   const BufferId dy = g.grad_out(0);
+  std::vector<bool> wants;
+  for (std::uint32_t i = 0; i < operands; ++i) {
+    const bool is_whole = g.graph().buffers[g.in(i)].shape == g.graph().buffers[g.out(0)].shape;
+    wants.push_back(g.wants(i) && is_whole);
+    if (g.wants(i) && !is_whole) sum_gradient(g, chain, i);
+  }
+  const ChainGradient back = gradient_of(chain, wants);
   std::vector<BufferId> reads, writes(back.chain.results.size(), kNone);
   for (const std::uint32_t i : back.operands) reads.push_back(g.in(i));
   if (back.reads_result) reads.push_back(g.out(0));
@@ -285,6 +299,32 @@ ChainGradient gradient_of(const Chain& forward, const std::vector<bool>& wants) 
     if (r < n) back.operands.push_back(r);
   back.reads_result = std::ranges::find(kept, y) != kept.end();
   return back;
+}
+
+std::optional<DirectUse> direct_use(const Chain& chain, std::uint32_t operand) {
+  // The one step that reads a register, once; -1 where there are more or none.
+  const auto reader_of = [&](std::uint32_t r) {
+    std::ptrdiff_t found = -1;
+    for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+      const bool is_a = chain.steps[i].a == r, is_b = has_two(chain.steps[i]) && chain.steps[i].b == r;
+      if (!is_a && !is_b) continue;
+      if (found >= 0 || (is_a && is_b)) return std::ptrdiff_t{-1};
+      found = static_cast<std::ptrdiff_t>(i);
+    }
+    return found;
+  };
+  std::optional<DirectUse> use;
+  for (std::uint32_t r = operand; r != chain.results[0];) {
+    const std::ptrdiff_t i = reader_of(r);
+    if (i < 0) return std::nullopt;
+    const Step& s = chain.steps[static_cast<std::size_t>(i)];
+    const bool is_first = r == operand;
+    if (s.kind != StepKind::add && !(is_first && s.kind == StepKind::mul)) return std::nullopt;
+    if (is_first) use = DirectUse{s.kind, s.a == r ? s.b : s.a};
+    if (s.kind == StepKind::mul && use->other >= chain.operands) return std::nullopt;
+    r = chain.operands + static_cast<std::uint32_t>(i);
+  }
+  return use;
 }
 
 std::optional<Repeated> repeated(const Shape& operand, const Shape& result, std::span<const std::uint8_t> order) {

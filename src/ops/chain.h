@@ -54,6 +54,15 @@ struct ChainGradient {
 };
 ChainGradient gradient_of(const Chain& forward, const std::vector<bool>& wants);
 
+// How a chain uses an operand that alone one add or mul reads, from whose result only adds lead to the chain's: then
+// the operand's gradient is dy, times the other factor of a mul, which must be an operand. Broadcast operands that are
+// trained must be used so; their gradients are summed by add's and mul's own tasks.
+struct DirectUse {
+  ChainStep::Kind kind = ChainStep::Kind::add;
+  std::uint32_t other = 0;  // register
+};
+std::optional<DirectUse> direct_use(const Chain& chain, std::uint32_t operand);
+
 // How an operand that is broadcast lies in the result's physical dimensions: element i of the result meets element
 // (i / inner) % extent. None where that is not so.
 struct Repeated {

@@ -13,14 +13,16 @@ bool is_elementwise(const Rewriter& g, TaskId t) {
   return g.op(t) == Op::activation || g.op(t) == Op::add || g.op(t) == Op::mul;
 }
 
-// Whether a chain that makes `result` can read b: as it is, or as a constant that repeats wherever dimensions lie.
+bool is_parameter(const Rewriter& g, BufferId b) { return g.role(b) == Role::constant || g.role(b) == Role::weight; }
+
+// Whether a chain that makes `result` can read b: as it is, or as a parameter that repeats, however images are laid
+// out.
 bool is_operand(const Rewriter& g, BufferId b, const Shape& result) {
   const Shape& shape = g.shape(b);
   if (shape == result) return true;
-  if (g.role(b) != Role::constant || shape.rank > result.rank) return false;
-  // Images may be laid out channels-last; there one dimension repeats in any case.
-  if (result.rank == 4) return std::ranges::count_if(shape.span(), [](std::int64_t d) { return d != 1; }) <= 1;
-  return repeated(shape, result, plain_layout(result.rank).order).has_value();
+  if (!is_parameter(g, b) || shape.rank > result.rank) return false;
+  const bool repeats = repeated(shape, result, plain_layout(result.rank).order).has_value();
+  return repeats && (result.rank != 4 || repeated(shape, result, channels_last_layout().order));
 }
 
 bool can_join(const Rewriter& g, TaskId t, const Shape& result) {
@@ -140,6 +142,11 @@ class ElementwiseFuser {
   }
 
   bool fits(const Tree& tree) const {
+    for (std::uint32_t i = 0; i < tree.chain.operands; ++i) {
+      const BufferId b = tree.operands[i];
+      const bool is_summed = g_.role(b) == Role::weight && g_.shape(b) != g_.shape(g_.out(tree.tasks.back()));
+      if (is_summed && !direct_use(tree.chain, i)) return false;
+    }
     const ChainGradient back = gradient(tree);
     return fits_kernels(tree.chain) && (back.chain.results.empty() || fits_kernels(back.chain));
   }

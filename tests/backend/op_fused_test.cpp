@@ -18,6 +18,7 @@ struct InModel {
   using Operand = Value;
   OpBuilder& b;
   Value arg(const std::string& name, const Dims& dims) const { return b.arg(name, dims); }
+  Value weight(const std::string& name, const Dims& dims) const { return b.m.parameter(dims, {}, name); }
   Value constant(const Tensor& t) const {
     const std::vector<float> values(t.v.begin(), t.v.end());
     return b.m.constant(Shape(t.dims), values, "constant");
@@ -32,6 +33,7 @@ struct InNumbers {
   using Operand = Tensor;
   const Values& v;
   Tensor arg(const std::string& name, const Dims&) const { return v.at(name); }
+  Tensor weight(const std::string& name, const Dims&) const { return v.at(name); }
   Tensor constant(const Tensor& t) const { return t; }
   Tensor add(const Tensor& x, const Tensor& y) const { return reference::add(x, y); }
   Tensor mul(const Tensor& x, const Tensor& y) const { return reference::mul(x, y); }
@@ -144,18 +146,36 @@ TEST(OpChain, ConstantsAreBroadcast) {
   for (const Dims& constant : {Dims{1}, Dims{7}, Dims{5, 1}, Dims{5, 7}, Dims{3, 1, 1}, Dims{3, 5, 1}, Dims{1, 5, 7}})
     check_chain(broadcast_case({3, 5, 7}, constant), 2);
   check_chain(broadcast_case({3, 700, 9}, {9}), 2);
-  for (const Dims& constant : {Dims{6, 1, 1}, Dims{1, 6, 1, 1}, Dims{2, 1, 1, 1}, Dims{5}})
+  for (const Dims& constant : {Dims{6, 1, 1}, Dims{1, 6, 1, 1}, Dims{2, 1, 1, 1}, Dims{5}, Dims{4, 5}, Dims{1, 1, 4, 5},
+                               Dims{6, 4, 5}, Dims{1, 6, 4, 5}})
     check_chain(broadcast_case({2, 6, 4, 5}, constant), 2);
 }
 
-// Constants of more than one dimension of an image, and ones that do not repeat evenly, stay outside.
+// A weight per channel before a residual, as in LayerScale: its gradient is summed by a task of its own.
+TEST(OpChain, TrainedScale) {
+  for (const Dims& scale : {Dims{6, 1, 1}, Dims{1, 6, 1, 1}, Dims{5}, Dims{1}})
+    check_chain(chain_case({2, 6, 4, 5},
+                           [scale](const auto& kit, const Dims& dims) {
+                             const auto scaled = kit.mul(kit.weight("gamma", scale), kit.arg("x", dims));
+                             return kit.add(kit.add(scaled, kit.weight("beta", scale)), kit.arg("y", dims));
+                           }),
+                2);
+}
+
+// Constants that channels-last images would tear apart, and ones that do not repeat evenly, stay outside, and so does a
+// trained scale behind which more comes than adds.
 TEST(OpChain, WhatIsNotFused) {
-  const OpCase image = broadcast_case({2, 6, 4, 5}, {4, 5});
+  const OpCase image = broadcast_case({2, 6, 4, 5}, {6, 4, 1});
   EXPECT_EQ(run_case(image, random_values(image, kFloatGrid), {}).tasks.at(Op::mul), 2u);
   const OpCase uneven = broadcast_case({3, 5, 7}, {3, 1, 7});
   EXPECT_EQ(run_case(uneven, random_values(uneven, kFloatGrid), {}).tasks.at(Op::mul), 2u);
+  const OpCase scale = chain_case({3, 41}, [](const auto& kit, const Dims& dims) {
+    return kit.function("tanh", kit.mul(kit.arg("x", dims), kit.weight("gamma", {41})));
+  });
+  EXPECT_EQ(run_case(scale, random_values(scale, kFloatGrid), {}).tasks.at(Op::mul), 3u);
   check_op(image);
   check_op(uneven);
+  check_op(scale);
   // A value that somebody else reads too.
   check_chain(chain_case({3, 41},
                          [](const auto& kit, const Dims& dims) {

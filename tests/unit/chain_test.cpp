@@ -117,6 +117,19 @@ TEST(ChainGradient, OfRandomPolynomials) {
   }
 }
 
+TEST(ChainText, DirectUses) {
+  const auto use = [](const std::string& text, std::size_t operands, std::uint32_t operand) {
+    const auto last = static_cast<std::int64_t>(operands) + std::ranges::count(text, ';');
+    return direct_use(chain(text, operands, {last}), operand);
+  };
+  EXPECT_EQ(use("mul 0 1; add 3 2", 3, 0)->other, 1u);
+  EXPECT_EQ(use("add 0 1; add 3 2", 3, 1)->kind, ChainStep::Kind::add);
+  EXPECT_FALSE(use("mul 0 1; gelu 3; add 4 2", 3, 0));
+  EXPECT_FALSE(use("gelu 1; mul 0 3; add 4 2", 3, 0));  // the other factor is nowhere in memory
+  EXPECT_FALSE(use("mul 0 1; add 3 0; add 4 2", 3, 0));
+  EXPECT_FALSE(use("mul 0 1; add 3 3; add 4 2", 3, 0));
+}
+
 TEST(Repeated, ByDimensions) {
   const std::uint8_t plain[] = {0, 1, 2, 3}, last[] = {0, 2, 3, 1};
   const auto is = [](const std::optional<Repeated>& r, std::int64_t inner, std::int64_t extent) {
