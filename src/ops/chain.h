@@ -25,6 +25,7 @@ struct ChainStep {
 struct Chain {
   // What kernels hold.
   static constexpr std::size_t kMostOperands = 8, kMostSteps = 32, kMostResults = 8, kMostSlots = 16;
+  static constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - 4096;
 
   std::uint32_t operands = 0;
   std::vector<ChainStep> steps;

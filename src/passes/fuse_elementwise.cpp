@@ -101,7 +101,8 @@ class ElementwiseFuser {
   // whatever reads a task is there before it.
   void visit(TaskId t) {
     if (g_.is_gone(t) || !is_elementwise(g_, t)) return;
-    const Shape& result = g_.shape(g_.out(t));
+    const Shape result = g_.shape(g_.out(t));
+    if (result.elements() > Chain::kMostElements) return;
     if (!std::ranges::all_of(g_.ins(t), [&](BufferId b) { return is_operand(g_, b, result); })) return;
     Group group{t};
     std::vector<TaskId> refused;

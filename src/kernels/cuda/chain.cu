@@ -73,7 +73,14 @@ __global__ void chain_kernel(const __grid_constant__ Arguments<T> arguments) {
   const std::uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * V;
   if (first >= arguments.count) return;
   const bool is_whole = first + V <= arguments.count;
-  for (int i = 0; i < program.operands; ++i) {
+  Pack<T, V> packs[ChainProgram::kMostOperands];  // all on their way before the first is used
+#pragma unroll
+  for (int i = 0; i < ChainProgram::kMostOperands; ++i)
+    if (is_whole && i < program.operands && program.operand[i].extent == 0)
+      packs[i] = load_pack<V>(arguments.in[i] + first);
+#pragma unroll
+  for (int i = 0; i < ChainProgram::kMostOperands; ++i) {
+    if (i >= program.operands) break;
     if (program.operand[i].extent != 0) {
 #pragma unroll
       for (int v = 0; v < V; ++v) {
@@ -81,9 +88,8 @@ __global__ void chain_kernel(const __grid_constant__ Arguments<T> arguments) {
         slots.at(i, v) = widen(arguments.in[i][arguments.extent[i].divide(at).remainder]);
       }
     } else if (is_whole) {
-      const Pack<T, V> pack = load_pack<V>(arguments.in[i] + first);
 #pragma unroll
-      for (int v = 0; v < V; ++v) slots.at(i, v) = widen(pack.at[v]);
+      for (int v = 0; v < V; ++v) slots.at(i, v) = widen(packs[i].at[v]);
     } else {
       for (int v = 0; v < V; ++v)
         slots.at(i, v) = first + v < arguments.count ? widen(arguments.in[i][first + v]) : 0.0f;
@@ -111,7 +117,7 @@ void chain(cudaStream_t stream, const ChainProgram& program, std::span<const T* 
            std::int64_t count) {
   if (count == 0) return;
   constexpr int V = kPackWidth<T>;
-  access::require(count < (std::int64_t{1} << 31) - 64 * V, "chain: more elements than 2^31");
+  access::require(count <= (std::int64_t{1} << 31) - 4096, "chain: more elements than 32 bits count");
   Arguments<T> arguments{};
   arguments.program = program;
   arguments.count = static_cast<std::uint32_t>(count);
