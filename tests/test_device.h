@@ -22,4 +22,8 @@ inline BackendOptions test_backend_options(Precision precision, unsigned threads
 
 inline bool test_device_has_bf16() { return test_device() != "cpu" || cpu_has_bf16(); }
 
+// First in the body of a test that computes in bfloat16.
+#define OVERTAKE_NEEDS_BF16() \
+  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions"
+
 }  // namespace overtake

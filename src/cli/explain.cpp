@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMostRows = 30;
 // Without these a step is the layers' own kernels and nothing more.
-const std::vector<std::string> kFusions = {"fuse", "fuse_gradients", "join_projections", "share_concats"};
+const std::vector<std::string> kFusions = {"fold_transposes",  "fuse",           "fuse_elementwise",
+                                           "join_projections", "fuse_gradients", "share_concats"};
 
 // A weight gradient or update that is not in its in-order place.
 struct Move {

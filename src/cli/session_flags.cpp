@@ -12,8 +12,9 @@ namespace overtake {
 
 namespace {
 
-constexpr std::string_view kOptionalPasses[] = {"recognise",      "fuse",          "join_projections", "pad_classes",
-                                                "fuse_gradients", "share_concats", "group_updates"};
+constexpr std::string_view kOptionalPasses[] = {"recognise",        "fold_transposes",  "fuse",
+                                                "fuse_elementwise", "join_projections", "pad_classes",
+                                                "fuse_gradients",   "share_concats",    "group_updates"};
 
 }  // namespace
 

@@ -35,6 +35,7 @@ ImageLayout channels_last_where_possible(const Graph& g, const Task& task) {
       return ImageLayout::channels_last;
     case Op::add:
     case Op::mul:
+    case Op::chain:
       return fits_channels_last(g, task) ? ImageLayout::follow : ImageLayout::plain;
     case Op::expand:
       return g.buffers[g.writes(task)[0]].shape.rank == 4 ? ImageLayout::follow : ImageLayout::plain;

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "ops/broadcast.h"
+#include "ops/chain.h"
+#include "ops/matmul.h"
 
 namespace overtake {
 namespace {
@@ -78,6 +80,33 @@ kernels::ActivationFunction activation_function(const Attrs& attrs) {
   return {kind, static_cast<float>(attrs.real("min", -kInfinity)), static_cast<float>(attrs.real("max", kInfinity))};
 }
 
+kernels::ChainProgram chain_program(const TaskView& v) {
+  const Chain chain = chain_of(v.attrs(), v.reads());
+  const ChainSlots slots = slots_of(chain);
+  const Buffer& y = v.write(0);
+  kernels::ChainProgram p;
+  p.operands = static_cast<int>(chain.operands);
+  p.steps = static_cast<int>(chain.steps.size());
+  p.results = static_cast<int>(chain.results.size());
+  p.slots = static_cast<int>(slots.count);
+  for (std::size_t i = 0; i < chain.operands; ++i) {
+    if (v.read(i).shape == y.shape) continue;
+    const auto repeats = repeated(v.read(i).shape, y.shape, y.layout.order);
+    OVERTAKE_CHECK(repeats, "layer {}: operand {} of a chain, {}, does not repeat in {}",
+                   v.graph().layer_name(v.task().layer), i, to_string(v.read(i).shape), to_string(y.shape));
+    p.operand[i] = {repeats->inner, repeats->extent};
+  }
+  for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+    const ChainStep& s = chain.steps[i];
+    const bool has_function = s.kind == ChainStep::Kind::function || s.kind == ChainStep::Kind::slope;
+    p.step[i] = {static_cast<kernels::ChainOp>(s.kind), slots.of_register[s.a], slots.of_register[s.b],
+                 slots.of_register[chain.operands + i],
+                 has_function ? activation_function(s.function) : kernels::ActivationFunction{}};
+  }
+  for (std::size_t j = 0; j < chain.results.size(); ++j) p.result[j] = slots.of_register[chain.results[j]];
+  return p;
+}
+
 kernels::BinaryPlan binary_plan(const TaskView& v) {
   return kernels::make_binary_plan(physical_dims(v.write(0)), broadcast_strides(v.read(0), v.write(0)),
                                    broadcast_strides(v.read(1), v.write(0)));
@@ -128,16 +157,21 @@ std::int64_t rows_of(const Buffer& b) { return b.shape.elements() / b.shape.back
 std::int64_t pixels_of(const Buffer& image) { return image.shape.elements() / image.shape[1]; }
 
 kernels::MatmulShape matmul_shape(const TaskView& v) {
-  const bool trans_a = v.attrs().integer("trans_a", 0) != 0, trans_b = v.attrs().integer("trans_b", 0) != 0;
-  const Shape &a = v.read(0).shape, &b = v.read(1).shape, &c = v.write(0).shape;
-  const std::int64_t k = a[a.rank - (trans_a ? 2u : 1u)], n = c.back();
-  // A factor without leading dimensions meets all rows of the other at once; its gradient sums over all of them.
-  const bool is_one_product = b.rank == 2 || c.rank == 2;
-  const std::int64_t batch = is_one_product ? 1 : c.elements() / (c[c.rank - 2u] * n);
-  const std::int64_t m = c.elements() / n / batch;
-  const std::int64_t inner = is_one_product && trans_a ? a.elements() / a.back() : k;
-  kernels::MatmulShape shape = kernels::contiguous_matmul(batch, m, n, inner, trans_a, trans_b);
+  const MatmulView view = matmul_view(v.attrs(), v.read(0).shape, v.read(1).shape, v.write(0).shape);
+  OVERTAKE_CHECK(view.batch.size() <= 2, "layer {}: a product over {} dimensions", v.graph().layer_name(v.task().layer),
+                 view.batch.size());
+  kernels::MatmulShape shape;
+  shape.m = view.m, shape.n = view.n, shape.k = view.k;
   shape.alpha = static_cast<float>(v.attrs().real("scale", 1.0));
+  const auto operand = [&](const MatmulView::Operand& from) {
+    kernels::MatmulOperand to{from.is_transposed, from.row_stride, {0, 0}};
+    std::ranges::copy_backward(from.batch_strides, std::end(to.batch_stride));
+    return to;
+  };
+  shape.a = operand(view.a);
+  shape.b = operand(view.b);
+  shape.c = operand(view.c);
+  std::ranges::copy_backward(view.batch, std::end(shape.batch));
   return shape;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/adaptive_pool.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/binary.h"
+#include "kernels/cpu/chain.h"
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/group_norm.h"
 #include "kernels/cpu/loss.h"
@@ -24,6 +25,7 @@ namespace overtake {
 kernels::Activation activation_from_name(std::string_view name);
 // The same with its parameters.
 kernels::ActivationFunction activation_function(const Attrs& attrs);
+kernels::ChainProgram chain_program(const TaskView& v);
 
 // y = a op b with broadcasting, and the gradient of an operand: reads dy, other?; the shape of what is written says
 // what is summed.

@@ -60,6 +60,7 @@ enum class Op : std::uint8_t {
   activation,
   add,
   mul,
+  chain,  // activations, adds and muls in one
   concat,
   slice,
   reshape,

@@ -14,6 +14,7 @@ OpTraits group_norm_traits();
 OpTraits activation_traits();
 OpTraits add_traits();
 OpTraits mul_traits();
+OpTraits chain_traits();
 OpTraits concat_traits();
 OpTraits slice_traits();
 OpTraits reshape_traits();

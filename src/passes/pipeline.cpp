@@ -1,7 +1,9 @@
 #include "passes/pipeline.h"
 
 #include "passes/differentiate.h"
+#include "passes/fold_transposes.h"
 #include "passes/fuse.h"
+#include "passes/fuse_elementwise.h"
 #include "passes/fuse_gradients.h"
 #include "passes/join_projections.h"
 #include "passes/layout.h"
@@ -17,6 +19,10 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
   std::vector<Pass<Graph>> passes;
   // First: every later pass knows the large ops better than what they are made of.
   passes.push_back({"recognise", recognise, is_forward_only});
+  // After attention has been found, whose pattern has transposes; before differentiation, so that gradients are
+  // products of matrices as they lie, too.
+  passes.push_back(
+      {"fold_transposes", [&target](Graph g) { return fold_transposes(std::move(g), target); }, is_forward_only});
   // Fusing comes before differentiation: on the forward graph alone patterns are small, and each op's own gradient rule
   // then fuses the backward as well.
   passes.push_back({"fuse",
@@ -26,6 +32,8 @@ std::vector<Pass<Graph>> training_passes(const Target& target, const PipelineOpt
                                    .batch_norm = [&](std::string_view f) { return target.fuses_batch_norm(f); }});
                     },
                     is_forward_only});
+  // What is left of small tasks when all larger ones have taken theirs.
+  passes.push_back({"fuse_elementwise", fuse_elementwise, is_forward_only});
   if (target.joins_projections()) passes.push_back({"join_projections", join_projections, is_forward_only});
   if (target.pads_classes()) passes.push_back({"pad_classes", pad_classes, is_forward_only});
   // Before layouts, so that casts are laid out like everything else.

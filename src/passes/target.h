@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graph/graph.h"
+#include "ops/matmul.h"
 
 namespace overtake {
 
@@ -37,6 +38,8 @@ class Target {
   virtual bool fuses_gradient_sums() const { return false; }
   // Whether one product for query, key and value is faster than three.
   virtual bool joins_projections() const { return false; }
+  // Whether matrices may lie so for a product, its two gradients included.
+  virtual bool takes_product(const MatmulView& view) const { return view.batch.size() <= 2; }
   // Whether matrix products want rows of a multiple of 16 bytes so much that classifiers are padded for it.
   virtual bool pads_classes() const { return false; }
   virtual ImageLayout image_layout(const Graph& graph, const Task& task) const = 0;

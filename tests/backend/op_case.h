@@ -53,6 +53,7 @@ struct OpCase {
   std::map<std::string, std::function<double(std::size_t)>> fill = {};  // instead of random values
   std::int64_t ids = 2;                                                 // integer inputs are below this
   double tolerance = 1e-5;                                              // relative to the largest of a tensor
+  std::set<std::string> skip = {"recognise", "fuse_elementwise"};       // the op itself is tested, whatever it does
 };
 
 struct RunOptions {
@@ -66,6 +67,7 @@ struct OpRun {
   double loss = 0;
   Tensor prediction;
   std::map<std::string, Tensor> gradients;
+  std::map<Op, std::size_t> tasks;  // of the whole step, by op
 };
 
 inline Dims dims_of(const Buffer& b) { return {b.shape.span().begin(), b.shape.span().end()}; }
@@ -180,13 +182,14 @@ inline void write_values(Session& session, const Values& values) {
   }
 }
 
-inline SessionOptions session_options(const RunOptions& options, const std::string& kept) {
+inline SessionOptions session_options(const RunOptions& options, const std::string& kept,
+                                      const std::set<std::string>& skip = OpCase{}.skip) {
   SessionOptions session;
   session.schedule = ScheduleChoice::in_order;
   session.device = test_device();
   session.backend = test_backend_options(options.bf16 ? Precision::bf16 : Precision::f32, 2);
   session.parts = options.parts;
-  session.skip_passes = {"recognise"};  // the op itself is tested, also where it does nothing
+  session.skip_passes = skip;
   session.extra_passes = {keep_gradients()};
   if (options.keep)
     session.extra_passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
@@ -195,11 +198,12 @@ inline SessionOptions session_options(const RunOptions& options, const std::stri
 
 inline OpRun run_case(const OpCase& c, const Values& values, const RunOptions& options) {
   BuiltCase built = build_case(c, options.through_sum);
-  Session session(std::move(built.graph), session_options(options, built.prediction));
+  Session session(std::move(built.graph), session_options(options, built.prediction, c.skip));
   write_values(session, values);
   OpRun run;
   run.loss = static_cast<double>(session.step(0.0f).loss);
   const Graph& g = session.graph();
+  for (const Task& t : g.tasks) ++run.tasks[t.op];
   if (options.keep) run.prediction = read_tensor(session.executor(), find_buffer(g, built.prediction));
   for (const Parameter& p : g.parameters)
     if (p.gradient != kNone) run.gradients[g.buffer_name(p.buffer)] = read_tensor(session.executor(), p.gradient);
@@ -306,7 +310,7 @@ inline void check_op(const OpCase& c) {
 
 // Values are exact in bfloat16, so that kinks stay where they are.
 inline void check_op_bf16(const OpCase& c) {
-  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  OVERTAKE_NEEDS_BF16();
   check_runs(c, random_values(c, kBf16Grid),
              {{.parts = 1, .bf16 = true}, {.parts = 2, .bf16 = true}, {.parts = 2, .keep = false, .bf16 = true}}, 3e-2);
 }

@@ -162,7 +162,7 @@ TEST_P(Order, AdamWWithClipping) {
 }
 
 TEST_P(Order, Bf16) {
-  if (!test_device_has_bf16()) GTEST_SKIP() << "this CPU has no bfloat16 instructions";
+  OVERTAKE_NEEDS_BF16();
   const Effort effort = {std::min(GetParam().effort.orders, 18), GetParam().effort.steps};
   expect_same_bits(training_graph(forward(), momentum(), 2, true), effort, 3);
 }

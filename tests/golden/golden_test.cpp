@@ -32,6 +32,14 @@ struct Golden {
   }
 };
 
+// |actual - expected| / |expected| of all tensors together.
+double relative_error(const Tensors& actual, const Tensors& expected) {
+  Tensors difference = expected;
+  for (auto& [name, values] : difference)
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= actual.at(name).at(i);
+  return global_norm(difference) / global_norm(expected);
+}
+
 // Every element, relative to the tensor's largest.
 void expect_close(const Tensors& actual, const Tensors& expected, const std::string& when) {
   ASSERT_EQ(actual.size(), expected.size()) << when;
@@ -58,6 +66,11 @@ void expect_gradients(const Tensors& actual, const Golden& golden, const std::st
   expect_sketched(actual, sketches, 0, kTolerance);
 }
 
+double gradient_error(const Tensors& actual, const Golden& golden) {
+  if (!golden.facts.contains("sketches")) return relative_error(actual, golden.tensors("first/"));
+  return sketched_error(actual, golden.facts.at("sketches").at("first"));
+}
+
 // What the program gives the updates as the global norm and the factor of the gradients.
 void expect_clipping(Session& session, double norm, double max_norm) {
   const Graph& g = session.graph();
@@ -71,27 +84,35 @@ void expect_clipping(Session& session, double norm, double max_norm) {
   FAIL() << "no clip.factor";
 }
 
-// Trains as the case says, comparing on the way; returns the hash of the weights at the end.
-std::uint64_t train_and_compare(const Golden& golden, ScheduleChoice schedule) {
-  const json& facts = golden.facts;
-  const json& optimizer = facts.at("optimizer");
+Session session_of(const json& facts, ScheduleChoice schedule, Precision precision) {
   SessionOptions options;
-  options.optimizer = optimizer_of(optimizer);
+  options.optimizer = optimizer_of(facts.at("optimizer"));
   options.schedule = schedule;
   options.device = test_device();
-  options.backend = test_backend_options(Precision::f32, 2);
+  options.backend = test_backend_options(precision, 2);
   options.extra_passes = {keep_gradients(),
                           keep_buffers([](const std::string& name) { return name == "clip.factor"; })};
   const ModelSettings settings(facts.at("settings").get<std::map<std::string, double>>());
   Graph forward = build_model(facts.at("model"), settings);
   options.initial = initial_weights(forward, facts.at("initial"));
-  Session session(std::move(forward), std::move(options));
+  return Session(std::move(forward), std::move(options));
+}
+
+// One step on the batch with this number.
+StepResult run_step(Session& session, const json& facts, std::size_t step) {
+  return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
+                      facts.at("optimizer").at("learning_rate"));
+}
+
+// Trains as the case says, comparing on the way; returns the hash of the weights at the end.
+std::uint64_t train_and_compare(const Golden& golden, ScheduleChoice schedule) {
+  const json& facts = golden.facts;
+  Session session = session_of(facts, schedule, Precision::f32);
   const std::size_t steps = facts.at("steps");
-  const double max_norm = optimizer.at("clip_norm");
+  const double max_norm = facts.at("optimizer").at("clip_norm");
   for (std::size_t step = 0; step < steps; ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
-    const StepResult result =
-        session.step(batch_of(step, sample_form_of(session.graph()), session.batch()), optimizer.at("learning_rate"));
+    const StepResult result = run_step(session, facts, step);
     EXPECT_NEAR(result.loss / facts.at("losses")[step].get<double>(), 1.0, kTolerance);
     const Tensors gradients = gradients_of(session);
     const double norm = facts.at("norms")[step];
@@ -118,6 +139,19 @@ TEST_P(GoldenTest, TrainsAsPyTorchUnderEverySchedule) {
     out_of_order = train_and_compare(golden, ScheduleChoice::ooo);
   }
   EXPECT_EQ(in_order, out_of_order);
+}
+
+TEST_P(GoldenTest, TrainsInBfloat16) {
+  OVERTAKE_NEEDS_BF16();
+  const Golden golden(GetParam());
+  Session session = session_of(golden.facts, ScheduleChoice::ooo, Precision::bf16);
+  const std::vector<double> losses = golden.facts.at("losses");
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const StepResult result = run_step(session, golden.facts, step);
+    EXPECT_NEAR(result.loss / losses[step], 1.0, kBf16Loss) << "step " << step + 1;
+    if (step > 0) continue;
+    EXPECT_LE(gradient_error(gradients_of(session), golden), bf16_gradient_bound(GetParam()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest,

@@ -107,23 +107,31 @@ void leave_trained(const Session& session, const std::string& name) {
   write_safetensors(std::filesystem::path(folder) / (name + ".safetensors"), exported_weights(state));
 }
 
+Session session_of(const OnnxCase& onnx, ScheduleChoice schedule, Precision precision) {
+  Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", onnx.facts().at("batch")}})});
+  SessionOptions options;
+  options.optimizer = optimizer_of(onnx.facts().at("optimizer"));
+  options.schedule = schedule;
+  options.device = test_device();
+  options.backend = test_backend_options(precision, 2);
+  options.initial = std::move(network.values);
+  options.extra_passes = {keep_gradients()};
+  return Session(std::move(network.graph), std::move(options));
+}
+
+// One step on the batch with this number.
+StepResult run_step(Session& session, const json& facts, std::size_t step) {
+  return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
+                      facts.at("optimizer").at("learning_rate"));
+}
+
 // Trains as the case says, comparing on the way; returns the hash of the weights at the end.
 std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, ScheduleChoice schedule) {
   const json& facts = onnx.facts();
-  Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", facts.at("batch")}})});
-  SessionOptions options;
-  options.optimizer = optimizer_of(facts.at("optimizer"));
-  options.schedule = schedule;
-  options.device = test_device();
-  options.backend = test_backend_options(Precision::f32, 2);
-  options.initial = std::move(network.values);
-  options.extra_passes = {keep_gradients()};
-  Session session(std::move(network.graph), std::move(options));
+  Session session = session_of(onnx, schedule, Precision::f32);
   const std::vector<double> losses = facts.at("losses");
-  const float learning_rate = facts.at("optimizer").at("learning_rate");
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const StepResult result =
-        session.step(batch_of(step, sample_form_of(session.graph()), session.batch()), learning_rate);
+    const StepResult result = run_step(session, facts, step);
     EXPECT_NEAR(result.loss / losses[step], 1.0, kTolerance) << "step " << step + 1;
     if (step > 0) continue;
     const Tensors gradients = onnx.renamed(gradients_of(session));
@@ -153,6 +161,20 @@ TEST_P(OnnxGolden, TrainsAsPyTorchUnderEverySchedule) {
     out_of_order = train_and_compare(GetParam(), onnx, ScheduleChoice::ooo);
   }
   EXPECT_EQ(in_order, out_of_order);
+}
+
+TEST_P(OnnxGolden, TrainsInBfloat16) {
+  OVERTAKE_NEEDS_BF16();
+  const OnnxCase onnx(GetParam());
+  Session session = session_of(onnx, ScheduleChoice::ooo, Precision::bf16);
+  const std::vector<double> losses = onnx.facts().at("losses");
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const StepResult result = run_step(session, onnx.facts(), step);
+    EXPECT_NEAR(result.loss / losses[step], 1.0, kBf16Loss) << "step " << step + 1;
+    if (step > 0) continue;
+    EXPECT_LE(sketched_error(onnx.renamed(gradients_of(session)), onnx.facts().at("gradients")),
+              bf16_gradient_bound(GetParam()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, OnnxGolden,

@@ -20,26 +20,43 @@ ModelSettings settings_of(const json& facts) {
   return settings;
 }
 
-class ZooGolden : public testing::TestWithParam<std::string> {};
+struct FirstStep {
+  double loss;
+  Tensors gradients;
+};
 
-TEST_P(ZooGolden, FirstStepIsPyTorchs) {
-  const json facts = read_json(folder() / "zoo" / (GetParam() + ".json"));
+FirstStep run_first_step(const json& facts, Precision precision) {
   Graph forward = build_model(facts.at("model"), settings_of(facts));
   SessionOptions options;
   options.optimizer = {.kind = OptimizerSettings::Kind::sgd, .momentum = 0};
   options.schedule = ScheduleChoice::ooo;
   options.device = test_device();
-  options.backend = test_backend_options(Precision::f32, 2);
+  options.backend = test_backend_options(precision, 2);
   options.initial = initial_weights(forward, facts.at("initial"));
   options.extra_passes = {keep_gradients()};
   Session session(std::move(forward), std::move(options));
   const StepResult result = session.step(batch_of(0, sample_form_of(session.graph()), session.batch()), 0.0f);
-  EXPECT_NEAR(result.loss / facts.at("loss").get<double>(), 1.0, kTolerance);
-  const Tensors gradients = gradients_of(session);
+  return {result.loss, gradients_of(session)};
+}
+
+class ZooGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(ZooGolden, FirstStepIsPyTorchs) {
+  const json facts = read_json(folder() / "zoo" / (GetParam() + ".json"));
+  const auto [loss, gradients] = run_first_step(facts, Precision::f32);
+  EXPECT_NEAR(loss / facts.at("loss").get<double>(), 1.0, kTolerance);
   const double norm = facts.at("norm");
   EXPECT_EQ(gradients.size(), facts.at("tensors"));
   EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kTolerance);
   expect_sketched(gradients, facts.at("gradients"), kSmall * norm, kTolerance);
+}
+
+TEST_P(ZooGolden, FirstStepInBfloat16) {
+  OVERTAKE_NEEDS_BF16();
+  const json facts = read_json(folder() / "zoo" / (GetParam() + ".json"));
+  const auto [loss, gradients] = run_first_step(facts, Precision::bf16);
+  EXPECT_NEAR(loss / facts.at("loss").get<double>(), 1.0, kBf16Loss);
+  EXPECT_LE(sketched_error(gradients, facts.at("gradients")), bf16_gradient_bound(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ZooGolden,

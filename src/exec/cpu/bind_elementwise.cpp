@@ -1,4 +1,4 @@
-// Activation, dropout, add, mul, sum, softmax.
+// Activation, dropout, add, mul, chain, sum, softmax.
 
 #include "exec/cpu/bindings.h"
 #include "exec/task_shapes.h"
@@ -87,6 +87,20 @@ std::int64_t binary_scratch(const TaskView& v) {
   return v.kind() == Kind::forward ? 0 : binary_grad_plan(v, op).partials * static_cast<std::int64_t>(sizeof(float));
 }
 
+BoundTask chain(const TaskView& v) {
+  const std::int64_t count = v.write(0).shape.elements(), blocks = blocks_of(count);
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
+    std::vector<const T*> in;
+    std::vector<T*> out;
+    for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));
+    for (std::size_t i = 0; i < v.writes(); ++i) out.push_back(v.out<T>(i));
+    return {over_units(parts_for(v, blocks, kLeastBlocks), blocks,
+                       [=, program = chain_program(v)](std::int64_t begin, std::int64_t end) {
+                         kernels::chain<T>(program, in, out, count, begin, end);
+                       })};
+  });
+}
+
 BoundTask sum(const TaskView& v) {
   // Equal layouts, so the order of elements does not matter; padding adds up to padding.
   const std::int64_t count = padded_elements(v.write(0).layout, v.write(0).shape.span()), blocks = blocks_of(count);
@@ -121,6 +135,7 @@ CpuBinding bind_activation() { return {activation, nullptr}; }
 CpuBinding bind_dropout() { return {dropout, nullptr}; }
 CpuBinding bind_add() { return {binary<kernels::BinaryOp::add>, binary_scratch<kernels::BinaryOp::add>}; }
 CpuBinding bind_mul() { return {binary<kernels::BinaryOp::mul>, binary_scratch<kernels::BinaryOp::mul>}; }
+CpuBinding bind_chain() { return {chain, nullptr}; }
 CpuBinding bind_sum() { return {sum, nullptr}; }
 CpuBinding bind_softmax() { return {softmax, nullptr}; }
 

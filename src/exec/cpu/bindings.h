@@ -22,6 +22,7 @@ CpuBinding bind_activation();
 CpuBinding bind_dropout();
 CpuBinding bind_add();
 CpuBinding bind_mul();
+CpuBinding bind_chain();
 CpuBinding bind_sum();
 CpuBinding bind_softmax();
 CpuBinding bind_concat();

@@ -1,9 +1,10 @@
-// Activation, dropout, add, mul, sum, softmax, expand, reduce.
+// Activation, dropout, add, mul, chain, sum, softmax, expand, reduce.
 
 #include "exec/cuda/bindings.h"
 #include "exec/task_shapes.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/binary.h"
+#include "kernels/cuda/chain.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/softmax.h"
 
@@ -46,6 +47,17 @@ Launch bind_binary(const TaskView& v, CudaProgramData&) {
       return [=, plan = binary_plan(v)](cudaStream_t s) { cuda::binary_forward(s, op, plan, a, b, out); };
     void* scratch = v.scratch();
     return [=, plan = binary_grad_plan(v, op)](cudaStream_t s) { cuda::binary_backward(s, plan, a, b, out, scratch); };
+  });
+}
+
+Launch bind_chain(const TaskView& v, CudaProgramData&) {
+  const std::int64_t count = v.write(0).shape.elements();
+  return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
+    std::vector<const T*> in;
+    std::vector<T*> out;
+    for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));
+    for (std::size_t i = 0; i < v.writes(); ++i) out.push_back(v.out<T>(i));
+    return [=, program = chain_program(v)](cudaStream_t s) { cuda::chain<T>(s, program, in, out, count); };
   });
 }
 
@@ -121,6 +133,7 @@ CudaBinding activation() { return {bind_activation, nullptr}; }
 CudaBinding dropout() { return {bind_dropout, nullptr}; }
 CudaBinding add() { return {bind_binary<BinaryOp::add>, binary_scratch<BinaryOp::add>}; }
 CudaBinding mul() { return {bind_binary<BinaryOp::mul>, binary_scratch<BinaryOp::mul>}; }
+CudaBinding chain() { return {bind_chain, nullptr}; }
 CudaBinding sum() { return {bind_sum, sum_scratch}; }
 CudaBinding softmax() { return {bind_softmax, nullptr}; }
 CudaBinding expand() { return {bind_expand, nullptr}; }

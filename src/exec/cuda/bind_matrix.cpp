@@ -151,15 +151,26 @@ std::int64_t linear_scratch(const TaskView& v, CudaDevice& device) {
   });
 }
 
+// Dense matrices, one after the other, are not written out: then equal products have equal shapes.
+void set_strides(const kernels::MatmulOperand& x, std::int64_t rows, std::int64_t columns, std::int64_t& row,
+                 std::int64_t& batch) {
+  const bool is_dense = x.row_stride == columns;
+  if (!is_dense) row = x.row_stride;
+  if (!is_dense || x.batch_stride[1] != rows * columns) batch = x.batch_stride[1];
+}
+
 ProductShape product_of_matmul(const TaskView& v, CudaDevice& device) {
   const kernels::MatmulShape m = matmul_shape(v);
   ProductShape s;
   s.m = m.m;
   s.n = m.n;
   s.k = m.k;
-  s.batches = m.batch[0] * m.batch[1];
+  s.batches = m.batch[1];
   s.trans_a = m.a.transposed;
   s.trans_b = m.b.transposed;
+  set_strides(m.a, s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, s.lda, s.stride_a);
+  set_strides(m.b, s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, s.ldb, s.stride_b);
+  set_strides(m.c, s.m, s.n, s.ldc, s.stride_c);
   s.a = s.b = s.c = type_of(v.read(0));
   s.tf32 = device.has_tf32();
   return s;

@@ -24,6 +24,7 @@ CudaBinding activation();
 CudaBinding dropout();
 CudaBinding add();
 CudaBinding mul();
+CudaBinding chain();
 CudaBinding sum();
 CudaBinding softmax();
 CudaBinding concat();

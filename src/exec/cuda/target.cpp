@@ -35,6 +35,17 @@ Layout conv_filter_layout(const Buffer& x, const Buffer& weight) {
   return x.layout.blocks != 0 ? padded_layout() : filter_layout(weight.shape.rank);
 }
 
+// cuBLASLt has one stride over its batch, and its good kernels want every row at 16 bytes; where that is not so a copy
+// costs less. A product of dense factors is taken in any case.
+bool CudaTarget::takes_product(const MatmulView& view) const {
+  if (view.batch.empty()) return true;
+  const auto is_aligned = [&](const MatmulView::Operand& x, std::int64_t dense) {
+    return x.row_stride == dense || (x.row_stride % 8 == 0 && x.batch_strides[0] % 8 == 0);
+  };
+  return view.batch.size() == 1 && is_aligned(view.a, view.a.is_transposed ? view.m : view.k) &&
+         is_aligned(view.b, view.b.is_transposed ? view.k : view.n) && is_aligned(view.c, view.n);
+}
+
 std::optional<Layout> CudaTarget::first_image_layout(const Graph& g, const Task& task) const {
   if (task.op != Op::conv2d || task.kind != Kind::forward || g.attrs_of(task).integer("groups") != 1) return {};
   const BufferId x = g.reads(task)[0];

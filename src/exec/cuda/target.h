@@ -19,6 +19,7 @@ class CudaTarget final : public Target {
   bool fuses_derivative(std::string_view function) const override { return function == "gelu_tanh"; }
   bool fuses_gradient_sums() const override { return true; }
   bool joins_projections() const override { return true; }
+  bool takes_product(const MatmulView& view) const override;
   bool pads_classes() const override { return true; }
   ImageLayout image_layout(const Graph& graph, const Task& task) const override {
     return channels_last_where_possible(graph, task);
