@@ -105,6 +105,7 @@ TEST(Lane, ATrainingStepOnTwoLanesHasNoRaces) {
   for (const ScheduleChoice schedule : {ScheduleChoice::in_order, ScheduleChoice::ooo}) {
     SessionOptions options;
     options.schedule = schedule;
+    options.plan_seconds = 0.5;
     options.backend.threads = 3;
     options.parts = 3;
     options.optimizer.clip_norm = 1;

@@ -15,7 +15,9 @@ class SidePartition {
   CudaStream make_stream(int priority) const;
 
  private:
-  CudaOwned<CUgreenCtx, cuGreenCtxDestroy> context_;
+  static void destroy(CUgreenCtx context);
+
+  CudaOwned<CUgreenCtx, destroy> context_;
 };
 
 }  // namespace overtake
