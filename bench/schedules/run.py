@@ -78,8 +78,9 @@ def main():
     if small:
         mean = math.exp(sum(map(math.log, small)) / len(small))
         print(f"geometric mean up to batch {SMALL[options.device]}: {mean:.3f}x; least {min(small):.3f}x")
-    print(f"predictions off by {sum(offs) / len(offs):.1f} % on average, {max(offs):.1f} % at most; equal weights: "
-          f"{'yes' if all(r['equal'] for r in rows) else 'NO'}")
+    if offs:
+        print(f"predictions off by {sum(offs) / len(offs):.1f} % on average, {max(offs):.1f} % at most")
+    print(f"equal weights: {'yes' if all(r['equal'] for r in rows) else 'NO'}")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
 }
 
 int bench(const BenchFlags& flags) {
-  if (flags.steps < 1 || flags.warm < 0) fail_user("--steps {}: it must be at least 1", flags.steps);
+  if (flags.steps < 1) fail_user("--steps {}: it must be at least 1", flags.steps);
+  if (flags.warm < 0) fail_user("--warm {}: it must be at least 0", flags.warm);
   if (!flags.trace.empty()) check_writable(flags.trace);
   std::vector<BenchRow> rows = make_rows(flags);
   measure(rows, {.steps = flags.steps,

@@ -313,6 +313,7 @@ Plan schedule_jointly(const Graph& graph, const Profile& profile, const JointOpt
 
 Plan with_waits_for_memory(Plan plan, const Profile& profile, double slack) {
   const Trace trace = simulate(plan, profile);
+  const HappensBefore order = happens_before(plan, dependencies(plan));
   std::vector<std::int64_t> begin(plan.graph.tasks.size(), 0), end(plan.graph.tasks.size(), 0);
   for (const Span& s : trace.spans) {
     begin[s.task] = s.begin_ns;
@@ -323,7 +324,11 @@ Plan with_waits_for_memory(Plan plan, const Profile& profile, double slack) {
     std::size_t next = 0;
     for (const TaskId t : plan.lanes[l].tasks) {
       const auto& main = plan.lanes[0].tasks;
-      while (next < main.size() && begin[main[next]] < end[t] + margin) ++next;
+      // Of tasks that take no time one may begin when another ends that waits for it.
+      const auto is_too_early = [&](TaskId m) {
+        return begin[m] < end[t] + margin || order.place_of[m] <= order.seen[std::size_t{t} * order.lanes];
+      };
+      while (next < main.size() && is_too_early(main[next])) ++next;
       if (next == main.size()) break;
       plan.waits.push_back({t, main[next]});
     }

@@ -37,6 +37,8 @@ std::vector<BufferId> holders(const Plan& plan) {
     return b;
   };
   for (const Share& share : plan.shares) holder[find(share.to)] = find(share.from);
+  for (BufferId b = 0; b < holder.size(); ++b)
+    if (const BufferId wide = plan.graph.buffers[b].inside.buffer; wide != kNone) holder[find(b)] = find(wide);
   for (BufferId b = 0; b < holder.size(); ++b) holder[b] = find(b);
   return holder;
 }
@@ -46,6 +48,8 @@ struct Piece {
   std::int64_t bytes = 0;
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
   std::int64_t end_ns = std::numeric_limits<std::int64_t>::min();
+  std::int64_t carried_ns = 0;  // until then it holds what the last step left for delayed tasks
+  bool is_carried = false;      // into the next step
   bool is_whole_step = false;
 };
 
@@ -57,12 +61,17 @@ std::vector<Piece> pieces_of(const Plan& plan, const Trace& trace, const std::ve
     if (!uses[b].is_used) continue;
     Piece& piece = pieces[holder[b]];
     piece.bytes = std::max(piece.bytes, g.bytes(b));
+    piece.is_carried = piece.is_carried || uses[b].is_carried;
     piece.is_whole_step = piece.is_whole_step || uses[b].is_whole_step || g.buffers[b].role == Role::constant;
   }
   for (const Span& span : trace.spans) {
     const auto use = [&](BufferId b) {
       if (b == kNone) return;
       Piece& piece = pieces[holder[b]];
+      if (uses[b].is_carried && g.tasks[span.task].is_delayed) {
+        piece.carried_ns = std::max(piece.carried_ns, span.end_ns);
+        return;
+      }
       piece.begin_ns = std::min(piece.begin_ns, span.begin_ns);
       piece.end_ns = std::max(piece.end_ns, span.end_ns);
     };
@@ -92,10 +101,15 @@ std::vector<std::vector<MemorySample>> live_memory(const Plan& plan, const Trace
     auto& of_device = changes[buffer.device];
     if (piece.is_whole_step) {
       of_device[0][group] += piece.bytes;
-    } else if (piece.begin_ns < piece.end_ns) {
-      of_device[piece.begin_ns][group] += piece.bytes;
-      of_device[piece.end_ns][group] -= piece.bytes;
+      continue;
     }
+    if (piece.carried_ns > 0) {
+      of_device[0][group] += piece.bytes;
+      of_device[piece.carried_ns][group] -= piece.bytes;
+    }
+    if (piece.begin_ns >= piece.end_ns) continue;
+    of_device[piece.begin_ns][group] += piece.bytes;
+    if (!piece.is_carried) of_device[piece.end_ns][group] -= piece.bytes;
   }
 
   std::vector<std::vector<MemorySample>> samples(devices);

@@ -20,8 +20,9 @@ struct MemorySample {
 };
 
 // Per device, samples wherever the sum changes, the first at 0. A buffer is live from the begin of its writer to the
-// end of its last reader in this trace; what lives across steps, inputs and outputs, always. Results on the bytes of an
-// operand count once.
+// end of its last reader in this trace; what lives across steps, inputs and outputs, always; what a delayed task reads,
+// also to the end of this step and from the start of the next. Results on the bytes of an operand count once, and so do
+// images inside another.
 std::vector<std::vector<MemorySample>> live_memory(const Plan& plan, const Trace& trace);
 
 }  // namespace overtake

@@ -94,10 +94,10 @@ std::optional<Candidate> joint_candidate(const Graph& graph, const Profile& prof
 // What is special about a plan, in words.
 std::string description(const Plan& plan) {
   const auto delayed = std::ranges::count_if(plan.graph.tasks, &Task::is_delayed);
+  const bool is_in_order = plan.lanes.size() == 1 && std::ranges::is_sorted(plan.lanes[0].tasks);
   std::string text =
-      plan.lanes.size() == 1 && delayed == 0
-          ? std::string("in order")
-          : fmt::format("out of order on {} lane{}", plan.lanes.size(), plan.lanes.size() == 1 ? "" : "s");
+      is_in_order ? std::string("in order")
+                  : fmt::format("out of order on {} lane{}", plan.lanes.size(), plan.lanes.size() == 1 ? "" : "s");
   if (delayed > 0) text += fmt::format(", {} tasks in the next step", delayed);
   if (!plan.joins.empty()) text += fmt::format(", {} pairs of gradients joined", plan.joins.size());
   return text;

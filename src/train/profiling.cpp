@@ -168,7 +168,7 @@ std::filesystem::path default_profile_folder() {
   return cache.empty() ? cache : cache / "profiles";
 }
 
-Profile measure_profile(const Graph& graph, Backend& backend, double seconds) {
+Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole) {
   const TaskClasses classes = classify(graph);
   const Plan in_order = place_memory(schedule_in_order(graph));
   Plan apart = place_memory_apart(schedule_in_order(graph));
@@ -188,6 +188,7 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds) {
   profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
 
   profile.load.assign(graph.tasks.size(), 1.0);
+  if (is_whole != nullptr) *is_whole = has_room || backend.most_lanes() < 2;
   if (!has_room) return profile;
   executor->run(1, measured_step());  // so that every operand holds what its task would find
   const std::vector<char> is_deferrable = deferrable_tasks(graph, dependencies(graph));
@@ -214,7 +215,8 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
   const auto note = [&](const std::string& text) {
     if (options.note) options.note(text);
   };
-  if (options.use_kept && std::filesystem::exists(path)) {
+  std::error_code unreadable;
+  if (options.use_kept && std::filesystem::exists(path, unreadable)) {
     try {
       if (auto profile = from_text(read_file(path), key, graph.tasks.size())) return *profile;
       note(fmt::format("profile {}: it is of something else; measuring anew", path.string()));
@@ -222,7 +224,12 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
       note(fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
     }
   }
-  const Profile profile = measure_profile(graph, backend, options.seconds);
+  bool is_whole = true;
+  const Profile profile = measure_profile(graph, backend, options.seconds, &is_whole);
+  if (!is_whole) {
+    note("there is not enough memory to measure tasks side by side; as if none gained from it");
+    return profile;
+  }
   try {
     create_folders(options.folder);
     write_file_atomically(path, to_text(profile, key));

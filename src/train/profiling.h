@@ -25,6 +25,7 @@ std::filesystem::path default_profile_folder();
 // aside with a note, and replaced.
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
 
-Profile measure_profile(const Graph& graph, Backend& backend, double seconds);
+// Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
+Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole = nullptr);
 
 }  // namespace overtake

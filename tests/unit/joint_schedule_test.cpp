@@ -10,6 +10,7 @@
 
 #include "exec/cpu/target.h"
 #include "models/zoo.h"
+#include "passes/join_gradients.h"
 #include "passes/memory.h"
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
@@ -198,6 +199,22 @@ double live_bytes(const Plan& plan, const Profile& profile) {
   double live = 0, most = 0;
   for (const auto& [ns, bytes] : changes) most = std::max(most, live += bytes);
   return most;
+}
+
+// Where tasks take no time one begins when another ends that waits for it.
+TEST(JointPlans, WaitsForMemoryAreNeverACircle) {
+  const Graph graph = training_graph("resnet-18", "batch=2,image=32,classes=10,width=8");
+  const std::size_t tasks = graph.tasks.size();
+  const Profile real{std::vector<std::int64_t>(tasks, 1000), std::vector<double>(tasks, 0.4), 0,
+                     std::vector<std::int64_t>(tasks, 1500)};
+  const Profile nothing{std::vector<std::int64_t>(tasks, 0), std::vector<double>(tasks, 0.4), 0,
+                        std::vector<std::int64_t>(tasks, 0)};
+  for (const std::size_t side_lanes : {1u, 2u}) {
+    Plan plan = schedule_jointly(graph, real, {.side_lanes = side_lanes, .most_tries = 200});
+    EXPECT_NO_THROW(verify(with_waits_for_memory(plan, nothing, 0.0)));
+    plan = join_gradients(std::move(plan), real);
+    EXPECT_NO_THROW(verify(with_waits_for_memory(plan, nothing, 0.0)));
+  }
 }
 
 TEST(JointPlans, KeepToTheirMemory) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "exec/backend.h"
@@ -28,10 +27,7 @@ class CpuBackend final : public Backend {
     return fmt::format("{}, {}, {}, {} threads", cpu.model, cpu.instructions, cpu.library, threads());
   }
   std::size_t most_lanes() const override { return threads(); }
-  bool has_room_for(std::uint64_t bytes) const override {
-    return bytes <=
-           static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-  }
+  bool has_room_for(std::uint64_t bytes) const override { return bytes <= available_memory(); }
 
  private:
   unsigned threads() const { return threads_ == 0 ? available_cores() : threads_; }

@@ -230,8 +230,10 @@ class CpuExecutor final : public Executor {
       OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
       program.tasks[t] = bind_task(TaskView(g, g.tasks[t], g.tasks[t].is_delayed ? delayed_addresses : addresses));
     }
-    for (const Join& j : plan.joins)
+    for (const Join& j : plan.joins) {
       program.tasks[j.first] = side_by_side(program.tasks[j.first], program.tasks[j.second]);
+      program.tasks[j.second] = {};  // has run with the first
+    }
     program.step_and_delayed = lane_order(plan);
     program.step = lane_order(plan, Portion::step);
     program.delayed = lane_order(plan, Portion::delayed);

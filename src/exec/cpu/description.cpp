@@ -40,6 +40,14 @@ std::string instructions() {
 
 }  // namespace
 
+std::uint64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  std::uint64_t kibibytes = 0;
+  for (std::string word; info >> word;)
+    if (word == "MemAvailable:" && info >> kibibytes) return kibibytes * 1024;
+  return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 CpuDescription describe_cpu() {
   const dnnl_version_t* v = dnnl_version();
   return {

@@ -12,7 +12,9 @@ namespace {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int gpu, const BackendOptions& options)
-      : device_(gpu, options), target_(device_), side_sms_(options.side_sms) {}
+      : device_(gpu, options),
+        target_(device_),
+        flags_(fmt::format(", graph {}, tuned {}, side SMs {}", options.use_graph, options.tune, options.side_sms)) {}
 
   const Target& target() const override { return target_; }
   Precision precision() const override { return device_.precision(); }
@@ -20,7 +22,7 @@ class CudaBackend final : public Backend {
     device_.save_tuning();  // planning has asked for every kernel by now
     return make_cuda_executor(std::move(plans), device_);
   }
-  std::string identity() const override { return fmt::format("{}, side SMs {}", cuda::this_platform(), side_sms_); }
+  std::string identity() const override { return cuda::this_platform() + flags_; }
   std::size_t most_lanes() const override { return 4; }
   bool has_room_for(std::uint64_t bytes) const override {
     std::size_t free = 0, total = 0;
@@ -31,7 +33,7 @@ class CudaBackend final : public Backend {
  private:
   CudaDevice device_;
   CudaTarget target_;
-  unsigned side_sms_;
+  std::string flags_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "exec/backend.h"
+#include "exec/cpu/description.h"
 #include "exec/cpu/target.h"
 
 namespace overtake {
@@ -16,6 +17,7 @@ class NullBackend final : public Backend {
   }
   std::string identity() const override { return "null"; }
   std::size_t most_lanes() const override { return 2; }
+  bool has_room_for(std::uint64_t bytes) const override { return bytes <= available_memory(); }
 
  private:
   CpuTarget target_;
