@@ -48,7 +48,8 @@ void SessionFlags::add_to(CLI::App& c) {
       ->check(CLI::Range(1, 1024));
   c.add_option("--memory-cap", memory_cap,
                "most memory to plan with, for example 2G; default: out of order may take a tenth more than in order");
-  c.add_option("--plan-seconds", plan_seconds, "most time to search for a schedule")
+  c.add_option("--plan-seconds", plan_seconds,
+               "most time to search for a schedule; measuring for it takes at most twice as long")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   c.add_flag("--fresh-profile", fresh_profile, "measure the tasks anew instead of using what was measured last time");

@@ -38,12 +38,14 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
                                             .extra = options_.extra_passes},
                                            runner);
   passes_ = runner.records();
-  planned_ = choose_plan(
-      graph, *backend_,
-      {.schedule = options_.schedule,
-       .memory_cap = options_.memory_cap,
-       .seconds = options_.plan_seconds,
-       .profiling = {.folder = options_.profiles, .use_kept = options_.use_kept_profile, .note = options_.note}});
+  planned_ = choose_plan(graph, *backend_,
+                         {.schedule = options_.schedule,
+                          .memory_cap = options_.memory_cap,
+                          .seconds = options_.plan_seconds,
+                          .profiling = {.seconds = 2 * options_.plan_seconds,
+                                        .folder = options_.profiles,
+                                        .use_kept = options_.use_kept_profile,
+                                        .note = options_.note}});
   if (options_.note && !planned_.reason.empty()) options_.note(planned_.reason);
   Plan plan = planned_.candidates[planned_.chosen].plan;
   Plan forward_plan = place_memory(schedule_forward(graph));

@@ -29,7 +29,7 @@ struct SessionOptions {
   // at random.
   std::vector<NamedTensor> initial = {};
   std::optional<std::uint64_t> memory_cap;
-  double plan_seconds = 10;                                   // for searching schedules
+  double plan_seconds = 10;  // for searching schedules; measuring tasks side by side takes at most twice as long
   std::filesystem::path profiles = default_profile_folder();  // what was measured is kept there
   bool use_kept_profile = true;
   std::set<std::string> skip_passes;

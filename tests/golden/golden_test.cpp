@@ -88,7 +88,7 @@ Session session_of(const json& facts, ScheduleChoice schedule, Precision precisi
   SessionOptions options;
   options.optimizer = optimizer_of(facts.at("optimizer"));
   options.schedule = schedule;
-  options.plan_seconds = 0.5;
+  options.plan_seconds = 0.3;
   options.device = test_device();
   options.backend = test_backend_options(precision, 2);
   options.extra_passes = {keep_gradients(),

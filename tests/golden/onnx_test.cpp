@@ -112,7 +112,7 @@ Session session_of(const OnnxCase& onnx, ScheduleChoice schedule, Precision prec
   SessionOptions options;
   options.optimizer = optimizer_of(onnx.facts().at("optimizer"));
   options.schedule = schedule;
-  options.plan_seconds = 0.5;
+  options.plan_seconds = 0.3;
   options.device = test_device();
   options.backend = test_backend_options(precision, 2);
   options.initial = std::move(network.values);

@@ -30,6 +30,7 @@ FirstStep run_first_step(const json& facts, Precision precision) {
   SessionOptions options;
   options.optimizer = {.kind = OptimizerSettings::Kind::sgd, .momentum = 0};
   options.schedule = ScheduleChoice::ooo;
+  options.plan_seconds = 0.3;
   options.device = test_device();
   options.backend = test_backend_options(precision, 2);
   options.initial = initial_weights(forward, facts.at("initial"));
