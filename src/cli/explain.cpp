@@ -83,7 +83,7 @@ std::string moves_table(const PlanChoice& planned) {
                m.is_delayed ? "next" : "same", m.beside == kNone ? "" : g.task_name(m.beside)});
   std::string text = table.text();
   if (moves.size() > kMostRows) text += fmt::format("and {} shorter ones (--json has all)\n", moves.size() - kMostRows);
-  return moves.empty() ? "every task is in its in-order place\n" : text;
+  return moves.empty() ? "nothing runs on another lane or in the next step\n" : text;
 }
 
 nlohmann::json json_of_candidates(const PlanChoice& planned) {
