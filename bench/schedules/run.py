@@ -28,7 +28,7 @@ SMALL = {"cuda": 32, "cpu": 4}  # the geometric mean is over batches up to this
 def measure(options, network, settings, batch):
     command = [options.overtake, "bench", network, "--batch", str(batch), "--lr", "0.0001", "--device", options.device,
                "--schedules", "in-order,auto", "--steps", str(options.steps), "--plan-seconds", str(options.plan_seconds),
-               "--json"]
+               "--json", "--fresh-profile"]
     if settings:
         command += ["--set", settings]
     done = subprocess.run(command, capture_output=True, text=True)

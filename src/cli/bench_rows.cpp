@@ -7,17 +7,19 @@
 #include <cstdio>
 
 #include "base/median.h"
+#include "train/timing.h"
 
 namespace overtake {
 namespace {
 
-constexpr int kBurst = 5;
+constexpr int kBurst = 5, kLongestBurst = 100;
+constexpr double kBurstMs = 5;
 
 // Steps back to back, as many under way as the device takes; of each but the first, which starts on an idle device,
 // the time in ms.
-std::vector<double> burst(Session& session, float learning_rate) {
+std::vector<double> burst(Session& session, int least, float learning_rate) {
   const auto depth = static_cast<int>(session.most_under_way());
-  const int steps = depth > 1 ? kBurst : 1, idle = depth > 1 ? 1 : 0;
+  const int steps = std::max(least, depth > 1 ? kBurst : 1), idle = depth > 1 ? 1 : 0;
   std::vector<double> ms;
   for (int started = 0, finished = 0; finished < steps + idle; ++finished) {
     for (; started < steps + idle && started - finished < depth; ++started) session.start_step(learning_rate);
@@ -44,12 +46,16 @@ double BenchRow::predicted() const {
 void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   const int count = rounds.warm + rounds.steps;
+  int least = 1;  // steps of a burst, of all rows alike: more of short ones, which one interruption would change more
   for (int i = 0; i < count; ++i) {
+    double round_ms = 0;
     for (BenchRow& row : rows) {
-      const std::vector<double> ms = burst(*row.session, rounds.learning_rate);
+      const std::vector<double> ms = burst(*row.session, least, rounds.learning_rate);
+      round_ms = std::max(round_ms, ms.back());
       if (i >= rounds.warm) row.ms.insert(row.ms.end(), ms.begin(), ms.end());
       if (rounds.trace && i + 1 == count) row.traces.push_back(row.session->step_traced(rounds.learning_rate).trace);
     }
+    least = steps_lasting(kBurstMs, round_ms, least, kLongestBurst);
     if (is_terminal) fmt::print(stderr, "\rround {}/{}", i + 1, count);
   }
   if (is_terminal) fmt::print(stderr, "\r\033[K");

@@ -172,7 +172,10 @@ std::string save_json(const Plan& plan) {
   auto& joins = out["joins"] = json::array();
   for (const Join& j : plan.joins) joins.push_back({j.first, j.second});
   auto& lanes = out["lanes"] = json::array();
-  for (const Lane& lane : plan.lanes) lanes.push_back({{"device", lane.device}, {"tasks", lane.tasks}});
+  for (const Lane& lane : plan.lanes) {
+    lanes.push_back({{"device", lane.device}, {"tasks", lane.tasks}});
+    if (lane.is_asynchronous) lanes.back()["is_asynchronous"] = true;
+  }
   return out.dump();
 }
 
@@ -191,7 +194,8 @@ Plan load_plan_json(std::string_view text) {
     for (const json& row : in.at("waits")) plan.waits.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
     for (const json& row : in.at("joins")) plan.joins.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
     for (const json& row : in.at("lanes"))
-      plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>()});
+      plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>(),
+                            row.value("is_asynchronous", false)});
     verify(plan);
     return plan;
   });

@@ -48,7 +48,9 @@ HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
       mine = std::max(mine, order.seen[std::size_t{before} * order.lanes + l]);
     }
     auto& own = order.seen[std::size_t{into} * order.lanes + order.lane_of[before]];
-    own = std::max(own, order.place_of[before] + 1);
+    // Of an asynchronous lane, only when those before it have ended too.
+    if (!plan.lanes[order.lane_of[before]].is_asynchronous || own == order.place_of[before])
+      own = std::max(own, order.place_of[before] + 1);
   };
   std::vector<char> done(n, 0);
   std::vector<std::size_t> head(order.lanes, 0);
@@ -62,7 +64,7 @@ HappensBefore happens_before(const Plan& plan, const Dependencies& deps) {
         if (!std::ranges::all_of(deps.of(t), can_run) ||
             (joined != kNone && !std::ranges::all_of(deps.of(joined), can_run)))
           break;
-        if (head[l] > 0) absorb(t, tasks[head[l] - 1]);
+        if (head[l] > 0 && !plan.lanes[l].is_asynchronous) absorb(t, tasks[head[l] - 1]);
         for (const TaskId both : {t, joined})
           for (const TaskId before : both == kNone ? std::span<const TaskId>{} : deps.of(both))
             if (order.lane_of[before] != kNone) absorb(t, before);

@@ -11,10 +11,12 @@
 
 namespace overtake {
 
-// A sequence of tasks on one device that run one after the other: a stream, or a thread with its cores.
+// A sequence of tasks on one device that run one after the other: a stream, or a thread with its cores. Tasks of an
+// asynchronous lane, which are transfers, start in this order, but do not wait for one another to end.
 struct Lane {
   std::uint16_t device = 0;
   std::vector<TaskId> tasks;
+  bool is_asynchronous = false;
 };
 
 // A result that lies on the bytes of an operand of the task that writes it: computed in place, or a view.

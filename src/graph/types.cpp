@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kOpCount> kOps = {
     "add",       "mul",       "chain",     "concat",     "slice",       "reshape",       "transpose",
     "expand",    "reduce",    "max_pool",  "avg_pool",   "global_pool", "adaptive_pool", "softmax",
     "attention", "embedding", "dropout",   "lstm",       "gru",         "cross_entropy", "mse",
-    "sum",       "reorder",   "clip_norm", "sgd",        "adamw"};
+    "sum",       "reorder",   "clip_norm", "sgd",        "adamw",       "transfer",      "block"};
 
 template <class E, std::size_t N>
 E from_name(const std::array<std::string_view, N>& names, std::string_view name, const char* what) {

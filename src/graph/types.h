@@ -83,9 +83,11 @@ enum class Op : std::uint8_t {
   reorder,    // another layout or element type of the same values
   clip_norm,  // all gradients -> the factor that brings their global norm under a bound
   sgd,
-  adamw
+  adamw,
+  transfer,  // between devices
+  block      // several tasks taken as one, for simulation
 };
-inline constexpr std::size_t kOpCount = static_cast<std::size_t>(Op::adamw) + 1;
+inline constexpr std::size_t kOpCount = static_cast<std::size_t>(Op::block) + 1;
 
 std::string_view to_string(DType);
 std::string_view to_string(Kind);

@@ -38,5 +38,7 @@ OpTraits reorder_traits();
 OpTraits clip_norm_traits();
 OpTraits sgd_traits();
 OpTraits adamw_traits();
+OpTraits transfer_traits();
+OpTraits block_traits();
 
 }  // namespace overtake

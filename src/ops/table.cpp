@@ -18,7 +18,7 @@ const OpTraits& traits(Op op) {
           reduce_traits(),     max_pool_traits(),      avg_pool_traits(),  global_pool_traits(), adaptive_pool_traits(),
           softmax_traits(),    attention_traits(),     embedding_traits(), dropout_traits(),     lstm_traits(),
           gru_traits(),        cross_entropy_traits(), mse_traits(),       sum_traits(),         reorder_traits(),
-          clip_norm_traits(),  sgd_traits(),           adamw_traits()})
+          clip_norm_traits(),  sgd_traits(),           adamw_traits(),     transfer_traits(),    block_traits()})
       all[static_cast<std::size_t>(t.op)] = t;
     return all;
   }();

@@ -18,7 +18,8 @@
 namespace overtake {
 namespace {
 
-constexpr int kTrialRounds = 5, kTrialSteps = 4;
+constexpr int kTrialRounds = 5, kRoundsToWin = 4, kTrialSteps = 4, kMostTrialSteps = 100;
+constexpr double kTrialMs = 20;            // how long the steps of a round are to take at least
 constexpr double kWorthwhile = 0.99;       // of the time in order
 constexpr double kMemoryByDefault = 1.10;  // of the memory in order
 
@@ -111,14 +112,23 @@ void run_trial(std::vector<Candidate>& candidates, Backend& backend) {
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
   const StepArgs args{.step = 0, .seed = 1, .learning_rate = 0.0f};
+  const double in_order_ms = static_cast<double>(candidates[0].predicted_ns) * 1e-6;
+  const int steps_each = steps_lasting(kTrialMs, in_order_ms, kTrialSteps, kMostTrialSteps);
   std::vector<std::vector<double>> ms(candidates.size());
   for (int round = 0; round <= kTrialRounds; ++round)
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      const std::vector<double> steps = time_steps(*executor, i, kTrialSteps, args);
-      if (round > 0) ms[i].insert(ms[i].end(), steps.begin(), steps.end());  // the first warms up
+      std::vector<double> steps = time_steps(*executor, i, steps_each, args);
+      if (round > 0) ms[i].push_back(median(steps));  // the first warms up
     }
-  for (std::size_t i = 0; i < candidates.size(); ++i)
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    for (std::size_t round = 0; round < ms[i].size(); ++round) candidates[i].won_rounds += ms[i][round] < ms[0][round];
+  }
+  // A profile may be days old, and machines have faster and slower hours: what is predicted is at today's speed.
+  const double speed = median(ms[0]) * 1e6 / static_cast<double>(std::max<std::int64_t>(1, candidates[0].predicted_ns));
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].measured_ns = static_cast<std::int64_t>(median(ms[i]) * 1e6);
+    candidates[i].predicted_ns = static_cast<std::int64_t>(speed * static_cast<double>(candidates[i].predicted_ns));
+  }
 }
 
 }  // namespace
@@ -208,7 +218,8 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
   const double in_order_ms = static_cast<double>(choice.candidates[0].measured_ns) * 1e-6,
                best_ms = static_cast<double>(fastest->measured_ns) * 1e-6;
   const std::string times = fmt::format("measured {:.2f} ms against {:.2f} ms in order", best_ms, in_order_ms);
-  if (!must && best_ms > kWorthwhile * in_order_ms) return in_order_because("reordering does not pay here: " + times);
+  if (!must && (best_ms > kWorthwhile * in_order_ms || fastest->won_rounds < kRoundsToWin))
+    return in_order_because("reordering does not pay here: " + times);
   choice.chosen = static_cast<std::size_t>(fastest - choice.candidates.begin());
   choice.reason = fmt::format("schedule: {}; {}", description(fastest->plan), times);
   return choice;

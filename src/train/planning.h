@@ -21,11 +21,13 @@ struct PlanningOptions {
   ProfilingOptions profiling = {};
 };
 
-// A plan that was thought of, what the model says of it, and what a short run of it took; 0: not measured.
+// A plan that was thought of, what the model says of it, what a short run of it took (0: not measured), and in how many
+// rounds of that it was faster than in order.
 struct Candidate {
   std::string name;
   Plan plan;
   std::int64_t predicted_ns = 0, measured_ns = 0;
+  int won_rounds = 0;
 };
 struct PlanChoice {
   std::vector<Candidate> candidates;  // in order first

@@ -21,7 +21,8 @@ namespace overtake {
 namespace {
 
 constexpr int kFormat = 2;
-constexpr int kSteps = 12, kTracedSteps = 5, kRounds = 3, kPairsPerClass = 4;
+constexpr int kSteps = 12, kTracedSteps = 5, kMostSteps = 200, kRounds = 3, kPairsPerClass = 4;
+constexpr double kStepsMs = 60;         // how long the steps that are timed are to take at least
 constexpr double kListNs = 120'000;     // how long a list of repeated tasks is to take
 constexpr std::int64_t kNothing = 300;  // a task below this does nothing: a view
 constexpr std::size_t kMostRepeats = 64;
@@ -180,11 +181,12 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bo
   fill_random_inputs(*executor, 1);
 
   Profile profile;
-  time_steps(*executor, 0, 3, measured_step());
-  std::vector<double> ms = time_steps(*executor, 0, kSteps, measured_step());
+  const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();
+  const int steps = steps_lasting(kStepsMs, first_ms, kSteps, kMostSteps);
+  std::vector<double> ms = time_steps(*executor, 0, steps, measured_step());
   profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
   std::vector<Trace> traces;
-  for (int i = 0; i < kTracedSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
+  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
   profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
 
   profile.load.assign(graph.tasks.size(), 1.0);

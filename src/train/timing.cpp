@@ -1,5 +1,7 @@
 #include "train/timing.h"
 
+#include <algorithm>
+
 namespace overtake {
 
 std::vector<double> time_steps(Executor& executor, std::size_t program, int steps, StepArgs args) {
@@ -13,6 +15,10 @@ std::vector<double> time_steps(Executor& executor, std::size_t program, int step
     if (finished >= left_out) ms.push_back(static_cast<double>(trace.step_ns) * 1e-6);
   }
   return ms;
+}
+
+int steps_lasting(double ms, double step_ms, int least, int most) {
+  return static_cast<int>(std::clamp(ms / step_ms, static_cast<double>(least), static_cast<double>(most)));
 }
 
 }  // namespace overtake

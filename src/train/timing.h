@@ -11,4 +11,8 @@ namespace overtake {
 // few are left out: they start on an idle device, or without what a step before them delayed.
 std::vector<double> time_steps(Executor& executor, std::size_t program, int steps, StepArgs args);
 
+// How many steps of so many milliseconds to time so that they last for `ms` together: one interruption changes a few
+// short ones a lot.
+int steps_lasting(double ms, double step_ms, int least, int most);
+
 }  // namespace overtake

@@ -13,7 +13,7 @@ const CudaBinding& cuda_binding(Op op) {
       add(),       mul(),       chain(),     concat(),     slice(),       reshape(),       transpose(),
       expand(),    reduce(),    max_pool(),  avg_pool(),   global_pool(), adaptive_pool(), softmax(),
       attention(), embedding(), dropout(),   lstm(),       gru(),         cross_entropy(), mse(),
-      sum(),       reorder(),   clip_norm(), sgd(),        adamw()};
+      sum(),       reorder(),   clip_norm(), sgd(),        adamw()};  // transfers and blocks are not run here
   return table[static_cast<std::size_t>(op)];
 }
 

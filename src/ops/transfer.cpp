@@ -1,0 +1,27 @@
+// What exists only where several devices work on one step.
+// transfer, send:            reads x                    writes an empty buffer, the message
+// transfer, recv:            reads the message          writes x on its own device
+// transfer, all_reduce:      reads x                    writes the sum over all members
+// transfer, reduce_scatter:  reads x                    writes this member's n-th of the sum
+// transfer, all_gather:      reads this member's n-th   writes the whole
+//   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
+// block: several tasks taken as one, for simulation; any kind, reads and writes what they do together
+
+#include "ops/rules.h"
+
+namespace overtake {
+namespace {
+
+double no_flops(const Graph&, const Task&) { return 0; }
+
+std::vector<InPlace> in_place(const Task& t) {
+  if (t.kind != Kind::all_reduce) return {};
+  return {{.read = 0, .write = 0}};
+}
+
+}  // namespace
+
+OpTraits transfer_traits() { return {.op = Op::transfer, .flops = no_flops, .in_place = in_place}; }
+OpTraits block_traits() { return {.op = Op::block}; }
+
+}  // namespace overtake
