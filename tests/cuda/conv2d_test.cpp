@@ -341,7 +341,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"k7_stem", square(2, 3, 33, 32, 7, 2, 3)}, Case{"dilated", dilated()},
                     Case{"asymmetric", asymmetric()}, Case{"oblong", oblong()},
                     Case{"groups", square(2, 32, 14, 64, 3, 1, 1, 4)},
-                    Case{"depthwise", square(2, 32, 14, 32, 3, 1, 1, 32)}, Case{"odd", square(3, 5, 9, 7, 3, 1, 1)}),
+                    Case{"depthwise", square(2, 32, 14, 32, 3, 1, 1, 32)}, Case{"odd", square(3, 5, 9, 7, 3, 1, 1)},
+                    Case{"patches16", square(4, 8, 64, 96, 16, 16, 0)}, Case{"patches4", square(2, 8, 16, 24, 4, 4, 0)},
+                    Case{"patches2", square(2, 16, 16, 24, 2, 2, 0)}),
     kName);
 
 // Of ResNet-50 at batch 32; checked at some places only.
@@ -358,7 +360,8 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, ConvBias,
     testing::Values(Case{"k1", square(2, 32, 14, 64, 1, 1, 0)}, Case{"k3", square(2, 64, 14, 64, 3, 1, 1)},
                     Case{"k7_stem", square(2, 3, 33, 32, 7, 2, 3)}, Case{"groups", square(2, 32, 14, 64, 3, 1, 1, 4)},
-                    Case{"odd", square(3, 5, 9, 7, 3, 1, 1)}, Case{"c56_k3", square(32, 64, 56, 64, 3, 1, 1)}),
+                    Case{"odd", square(3, 5, 9, 7, 3, 1, 1)}, Case{"c56_k3", square(32, 64, 56, 64, 3, 1, 1)},
+                    Case{"patches16", square(4, 8, 64, 96, 16, 16, 0)}),
     kName);
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/conv_check.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/element_type.h"
 #include "kernels/cuda/launch.h"
@@ -193,12 +194,37 @@ const char* name_of(ConvTask task) {
   return task == ConvTask::input_grad ? "input_grad" : "weight_grad";
 }
 
+// Random operands of a kind, to try plans with.
+class TrialOperands {
+ public:
+  TrialOperands(const ConvKind& kind, const std::vector<Candidate>& candidates)
+      : a(element_type(kind), a_array(kind).elements(), 1),
+        b(element_type(kind), b_array(kind).elements(), 2),
+        out(element_type(kind), out_array(kind).elements(), 3),
+        bias(ElementType::f32, kind.bias ? kind.shape.out_channels : 0, 4),
+        workspace(most_workspace(candidates)),
+        pointers{{kA, a.data()}, {kB, b.data()}, {kOut, out.data()}} {
+    if (kind.bias) pointers[kBias] = bias.data();
+  }
+
+  const TemporaryArray a, b, out, bias, workspace;
+  Pointers pointers;
+
+ private:
+  static std::size_t most_workspace(const std::vector<Candidate>& candidates) {
+    std::size_t most = 0;
+    for (const Candidate& one : candidates) most = std::max(most, one.workspace);
+    return most;
+  }
+};
+
 // All that the fastest plan depends on.
 std::string key_of(const ConvKind& k, bool deterministic, std::size_t most_workspace) {
   const ConvShape& s = k.shape;
   const bool is_pitched = k.x_pitch != 0 || k.y_pitch != 0;
   return fmt::format(
-      "conv {} {}x{}x{}x{} {}x{}x{} kernel {}x{} stride {}x{} pad {},{},{},{} dilation {}x{} groups {} {}{} {} {} "
+      "checked conv {} {}x{}x{}x{} {}x{}x{} kernel {}x{} stride {}x{} pad {},{},{},{} dilation {}x{} groups {} {}{} {} "
+      "{} "
       "workspace {}{}",
       name_of(k.task), s.batch, s.in_channels, s.in_h, s.in_w, s.out_channels, s.out_h, s.out_w, s.kernel_h, s.kernel_w,
       s.stride_h, s.stride_w, s.pad_top, s.pad_left, s.pad_bottom, s.pad_right, s.dilation_h, s.dilation_w, s.groups,
@@ -217,10 +243,12 @@ struct Conv::Plan {
     Search search{unwanted(kind, options.deterministic), most_workspace, options.measure ? kMostCandidates : 1, {}};
     if (const auto kept = options.measure ? tuning.find(key) : std::nullopt; kept && take(*kept, search)) return;
 
-    std::string reason;
-    graph = describe(kind);
-    const std::vector<Candidate> found = build(*graph, search, reason);
-    if (found.empty()) throw std::runtime_error(fmt::format("cuDNN has no plan for {}: {}", key, reason));
+    std::vector<Candidate> found = right_plans(search, tuning, key);
+    if (found.empty()) {  // the first was wrong; others may be right
+      search.most_plans = kMostCandidates;
+      found = right_plans(search, tuning, key);
+    }
+    if (found.empty()) throw std::runtime_error(fmt::format("cuDNN has no plan for {} that gives right sums", key));
     plan = found.front();
     if (options.measure && !measure(found, tuning, key))
       throw std::runtime_error(fmt::format("cuDNN has no plan for {}: none of those it has ran", key));
@@ -237,6 +265,34 @@ struct Conv::Plan {
     if (found.empty()) return false;
     plan = found.front();
     return true;
+  }
+
+  // Plans that give what they should, where that can be tried. A std::runtime_error where there are none at all.
+  std::vector<Candidate> right_plans(const Search& search, Tuning& tuning, const std::string& key) {
+    std::string reason;
+    graph = describe(kind);
+    std::vector<Candidate> found = build(*graph, search, reason);
+    if (found.empty()) throw std::runtime_error(fmt::format("cuDNN has no plan for {}: {}", key, reason));
+    try {
+      TrialOperands operands(kind, found);
+      std::erase_if(found, [&](const Candidate& one) { return !is_right_plan(one, operands, tuning, key); });
+    } catch (const std::runtime_error& error) {
+      tuning.note(fmt::format("{}: not checked: {}", key, error.what()));
+    }
+    return found;
+  }
+
+  bool is_right_plan(const Candidate& one, TrialOperands& operands, Tuning& tuning, const std::string& key) const {
+    random_fill(nullptr, element_type(kind), operands.out.data(), out_array(kind).elements(), 5);
+    try {
+      enqueue(nullptr, one.index, operands.pointers, operands.workspace.data());
+    } catch (const std::runtime_error&) {
+      return false;  // promised, but it cannot run
+    }
+    const auto* bias = kind.bias ? static_cast<const float*>(operands.bias.data()) : nullptr;
+    if (is_right(nullptr, kind, operands.a.data(), operands.b.data(), bias, operands.out.data())) return true;
+    tuning.note(fmt::format("cuDNN's plan {} is left out, its sums are wrong: {}", one.name, key));
+    return false;
   }
 
   // Takes the fastest; false if none ran. Where nothing can be measured, the first one stays.
@@ -256,15 +312,9 @@ struct Conv::Plan {
   }
 
   std::optional<Fastest> fastest(const std::vector<Candidate>& found, Tuning& tuning) const {
-    std::size_t most = 0;
-    for (const Candidate& one : found) most = std::max(most, one.workspace);
-    const ElementType type = element_type(kind);
-    const TemporaryArray a(type, a_array(kind).elements(), 1), b(type, b_array(kind).elements(), 2),
-        out(type, out_array(kind).elements(), 3), bias(ElementType::f32, kind.shape.out_channels, 4), workspace(most);
-    Pointers pointers{{kA, a.data()}, {kB, b.data()}, {kOut, out.data()}};
-    if (kind.bias) pointers[kBias] = bias.data();
+    TrialOperands operands(kind, found);
     return tuning.fastest_of(found.size(), [&](std::size_t i, cudaStream_t stream) {
-      enqueue(stream, found[i].index, pointers, workspace.data());
+      enqueue(stream, found[i].index, operands.pointers, operands.workspace.data());
     });
   }
 
