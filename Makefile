@@ -11,7 +11,7 @@ help:
 	@echo "make build     install, build $(OVERTAKE)"
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
-	@echo "make bench-sim how many events per second the simulator does"
+	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -71,8 +71,9 @@ bench-gpu: cuda-build
 
 bench-sim:
 	cmake --preset release
-	cmake --build --preset release --target bench_sim
+	cmake --build --preset release --target bench_sim bench_plan
 	build/release/bench_sim
+	build/release/bench_plan
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -73,37 +73,70 @@ bool is_persistent(Role role) {
          role == Role::constant;
 }
 
-Dependencies dependencies(const Graph& graph) {
-  const auto n = graph.tasks.size();
+namespace {
+
+std::vector<TaskId> writers_of(const Graph& graph) {
   std::vector<TaskId> writer(graph.buffers.size(), kNone);
-  for (TaskId t = 0; t < n; ++t)
+  for (TaskId t = 0; t < graph.tasks.size(); ++t)
     for (const BufferId b : graph.writes(t))
       if (b != kNone) writer[b] = t;
+  return writer;
+}
 
-  std::vector<std::pair<TaskId, TaskId>> edges;  // (after, before)
-  for (TaskId t = 0; t < n; ++t) {
+// Calls visit(reader, buffer, reads_first) for every buffer that another task writes. What lives across steps is read
+// before it is changed; everything else after it is written. Between steps it is the delayed one that comes first.
+template <class Visit>
+void for_each_read(const Graph& graph, const std::vector<TaskId>& writer, Visit visit) {
+  for (TaskId t = 0; t < graph.tasks.size(); ++t) {
     for (const BufferId b : graph.reads(t)) {
       if (b == kNone || writer[b] == kNone || writer[b] == t) continue;
       const bool is_late_reader = graph.tasks[t].is_delayed, is_late_writer = graph.tasks[writer[b]].is_delayed;
-      // What lives across steps is read before it is changed; everything else after it is written. Between steps it is
-      // the delayed one that comes first.
-      const bool reads_first =
-          is_persistent(graph.buffers[b].role) ? is_late_reader == is_late_writer : is_late_reader && !is_late_writer;
-      if (!reads_first) {
-        edges.emplace_back(t, writer[b]);
-        continue;
-      }
-      edges.emplace_back(writer[b], t);
-      // A view is written when what it shows is.
-      if (is_persistent(graph.buffers[b].role)) continue;
-      for (TaskId w = writer[b]; graph.tasks[w].op == Op::reshape;) {
-        const BufferId shown = graph.reads(w)[0];
-        if (writer[shown] == kNone || is_persistent(graph.buffers[shown].role)) break;
-        edges.emplace_back(w = writer[shown], t);
-      }
+      visit(
+          t, b,
+          is_persistent(graph.buffers[b].role) ? is_late_reader == is_late_writer : is_late_reader && !is_late_writer);
     }
   }
-  return dependencies_from(std::move(edges), n);
+}
+
+// Calls visit(task) for those that write what a buffer shows: its own writer, and where that makes a view, the writer
+// of what is viewed. What lives across steps is no view.
+template <class Visit>
+void for_each_writer(const Graph& graph, const std::vector<TaskId>& writer, BufferId b, Visit visit) {
+  visit(writer[b]);
+  if (is_persistent(graph.buffers[b].role)) return;
+  for (TaskId w = writer[b]; graph.tasks[w].op == Op::reshape;) {
+    const BufferId shown = graph.reads(w)[0];
+    if (writer[shown] == kNone || is_persistent(graph.buffers[shown].role)) break;
+    visit(w = writer[shown]);
+  }
+}
+
+}  // namespace
+
+Dependencies dependencies(const Graph& graph) {
+  const std::vector<TaskId> writer = writers_of(graph);
+  std::vector<std::pair<TaskId, TaskId>> edges;  // (after, before)
+  for_each_read(graph, writer, [&](TaskId reader, BufferId b, bool reads_first) {
+    if (reads_first) {
+      for_each_writer(graph, writer, b, [&](TaskId w) { edges.emplace_back(w, reader); });
+    } else {
+      edges.emplace_back(reader, writer[b]);
+    }
+  });
+  return dependencies_from(std::move(edges), graph.tasks.size());
+}
+
+Dependencies dependencies_across_steps(const Graph& graph) {
+  const std::vector<TaskId> writer = writers_of(graph);
+  std::vector<std::pair<TaskId, TaskId>> edges;  // (after, before)
+  for_each_read(graph, writer, [&](TaskId reader, BufferId b, bool reads_first) {
+    if (reads_first) {
+      edges.emplace_back(reader, writer[b]);
+    } else {
+      for_each_writer(graph, writer, b, [&](TaskId w) { edges.emplace_back(w, reader); });
+    }
+  });
+  return dependencies_from(std::move(edges), graph.tasks.size());
 }
 
 Dependencies dependencies_from(std::vector<std::pair<TaskId, TaskId>> edges, std::size_t n) {

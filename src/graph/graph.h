@@ -144,6 +144,9 @@ struct Dependencies {
   std::span<const TaskId> of(TaskId id) const { return {list.data() + first[id], list.data() + first[id + 1]}; }
 };
 Dependencies dependencies(const Graph& graph);
+// Where steps follow each other without a barrier: the tasks of the step before that must have ended. What lives across
+// steps must have been changed before it is read again, everything else must have been read before it is written anew.
+Dependencies dependencies_across_steps(const Graph& graph);
 // Of n tasks, from (after, before) pairs in any order.
 Dependencies dependencies_from(std::vector<std::pair<TaskId, TaskId>> edges, std::size_t n);
 Dependencies reversed(const Dependencies& deps);

@@ -103,7 +103,7 @@ void Collectives::begin_chunk(std::int64_t now, GroupState& state, GroupId id) {
 }
 
 void Collectives::fill_lane(const GroupState& state, const Collective& collective, std::uint32_t index) {
-  const Lane& lane = state.run.table->lanes[index];
+  const SendLane& lane = state.run.table->lanes[index];
   LaneState& out = groups_[collective.spec.group]->run.lanes[index];
   const auto [algorithm, protocol, predicted] = collective.choice;
   const std::int64_t bytes = state.run.chunk_bytes;
@@ -161,7 +161,7 @@ void Collectives::begin_rank(std::int64_t now, GroupId id, std::uint32_t rank) {
 void Collectives::try_send(std::int64_t now, GroupId id, std::uint32_t index) {
   Run& run = groups_[id]->run;
   LaneState& lane = run.lanes[index];
-  const Lane& plan = run.table->lanes[index];
+  const SendLane& plan = run.table->lanes[index];
   if (lane.is_sending || lane.started == lane.steps) return;
   const bool waits_for_all = plan.from == kNone || run.waits_for_all;
   if (waits_for_all ? run.started_ranks < run.is_started.size() : !run.is_started[plan.from]) return;
@@ -189,7 +189,7 @@ void Collectives::note(std::int64_t now, const FlowReport& report) {
   const auto index = static_cast<std::uint32_t>(report.tag);
   Run& run = groups_[id]->run;
   LaneState& lane = run.lanes[index];
-  const Lane& plan = run.table->lanes[index];
+  const SendLane& plan = run.table->lanes[index];
   if (report.progress != Progress::arrived) {
     lane.is_sending = false;
     if (lane.started < lane.steps) {

@@ -19,7 +19,8 @@ void rates_of(std::span<const double> loads, std::span<double> rates) {
   std::ranges::fill(rates, 1.0);
   if (total <= 1 || loads.size() == 1) return;
   // Tasks that need less than an even share keep their speed; the others share the rest.
-  std::array<bool, kMostLanes> is_settled{};
+  OVERTAKE_CHECK(loads.size() <= kMostTasks, "{} tasks side by side", loads.size());
+  std::array<bool, kMostTasks> is_settled{};
   double left = 1;
   auto sharing = static_cast<double>(loads.size());
   for (bool changed = true; changed;) {

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "cost/profile.h"
 #include "graph/plan.h"
 
 namespace overtake {
+
+inline constexpr std::size_t kMostTasks = 32;  // side by side
 
 // How fast each of the tasks that run side by side goes, 1 being what it does alone: the device is shared evenly, and
 // what a task cannot use goes to the others.

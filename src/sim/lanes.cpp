@@ -17,7 +17,7 @@ class Builder {
   std::uint32_t ranks() const { return group_.size(); }
 
   // The path is that between the ranks.
-  std::uint32_t add(Lane lane, std::vector<Need> needs) {
+  std::uint32_t add(SendLane lane, std::vector<Need> needs) {
     if (lane.from != kNone) lane.path = paths_.between(group_.devices[lane.from], group_.devices[lane.to]);
     lanes_.push_back(lane);
     needs_.push_back(std::move(needs));
@@ -105,7 +105,7 @@ class Builder {
       for (const std::uint32_t c : children[from_top[i]]) from_top.push_back(c);
     std::vector<std::uint32_t> up(n, kNone), down(n, kNone);
     const auto lane = [&](std::uint32_t from, std::uint32_t to) {
-      return Lane{.from = from, .to = to, .steps = 0, .shards = shards, .shard = shard, .pieces = 0};
+      return SendLane{.from = from, .to = to, .steps = 0, .shards = shards, .shard = shard, .pieces = 0};
     };
     for (std::size_t i = n; goes_up && --i > 0;) {
       const std::uint32_t r = from_top[i];
@@ -230,7 +230,7 @@ class Builder {
     std::vector<LinkId> links;
     if (operation_ != Operation::all_gather) links.insert(links.end(), reducer.up.begin(), reducer.up.end());
     if (operation_ != Operation::reduce_scatter) links.insert(links.end(), reducer.down.begin(), reducer.down.end());
-    Lane lane{.shards = shards, .shard = place, .reducer = place};
+    SendLane lane{.shards = shards, .shard = place, .reducer = place};
     if (operation_ == Operation::all_reduce && pulls)
       lane.again = shards > 1 ? static_cast<std::uint32_t>(group_.nodes.size()) : ranks();
     lane.path = paths_.network().add_path(std::move(links), reducer.latency_ns);
@@ -255,7 +255,7 @@ class Builder {
       for (const Need& need : needs_[l]) table.wakes[waiting[need.lane]++] = l;
     table.first_lane.assign(n + 1, 0);
     table.work.assign(n, 0);
-    for (const Lane& lane : lanes_) {
+    for (const SendLane& lane : lanes_) {
       if (lane.from == kNone) continue;
       ++table.first_lane[lane.from + 1];
       ++table.work[lane.from];
@@ -274,7 +274,7 @@ class Builder {
   const Group& group_;
   Paths& paths_;
   Operation operation_;
-  std::vector<Lane> lanes_;
+  std::vector<SendLane> lanes_;
   std::vector<std::vector<Need>> needs_;
 };
 

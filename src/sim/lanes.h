@@ -24,7 +24,7 @@ struct Need {
   std::uint8_t lag = 0;
 };
 
-struct Lane {
+struct SendLane {
   PathId path = 0;
   std::uint32_t from = kNone;  // rank; kNone: a switch works for all, when all are ready
   std::uint32_t to = kNone;
@@ -41,15 +41,17 @@ struct Lane {
 
 struct LaneTable {
   Algorithm algorithm = Algorithm::ring;
-  std::vector<Lane> lanes;
+  std::vector<SendLane> lanes;
   std::vector<Need> needs;
   std::vector<std::uint32_t> wakes;       // lanes that wait for a lane
   std::vector<std::uint32_t> first_lane;  // per rank, into rank_lanes; one more at the end
   std::vector<std::uint32_t> rank_lanes;  // by the rank that sends
   std::vector<std::uint32_t> work;        // per rank: lanes it sends on and lanes it receives on
 
-  std::span<const Need> needs_of(const Lane& l) const { return std::span(needs).subspan(l.first_need, l.need_count); }
-  std::span<const std::uint32_t> wakes_of(const Lane& l) const {
+  std::span<const Need> needs_of(const SendLane& l) const {
+    return std::span(needs).subspan(l.first_need, l.need_count);
+  }
+  std::span<const std::uint32_t> wakes_of(const SendLane& l) const {
     return std::span(wakes).subspan(l.first_wake, l.wake_count);
   }
   std::span<const std::uint32_t> lanes_of(std::uint32_t rank) const {

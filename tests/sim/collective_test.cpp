@@ -15,6 +15,7 @@
 namespace overtake {
 namespace {
 
+using tests::ring_ends;
 using tests::Simulation;
 using tests::small_cluster;
 
@@ -145,20 +146,6 @@ TEST(Collective, BroadcastAndSend) {
   EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), a + 1000);
 }
 
-// Max-plus: a piece goes out when the rank is there, its last one is out, and the one before has come in. `d` are the
-// times of a piece out of each rank; the result is when each rank has sent and received all.
-std::vector<std::int64_t> ring_ends(const std::vector<std::int64_t>& ready, const std::vector<std::int64_t>& d) {
-  const std::size_t n = ready.size();
-  std::vector<std::int64_t> begin = ready, next(n);
-  const auto arrived = [&](std::size_t r) { return begin[(r + n - 1) % n] + d[(r + n - 1) % n] + a; };
-  for (std::size_t step = 1; step < 2 * (n - 1); ++step) {
-    for (std::size_t r = 0; r < n; ++r) next[r] = std::max({begin[r] + d[r], arrived(r)});
-    begin = next;
-  }
-  for (std::size_t r = 0; r < n; ++r) next[r] = std::max(begin[r] + d[r], arrived(r));
-  return next;
-}
-
 TEST(Collective, JitteredStartsFollowTheRecurrence) {
   const std::uint32_t n = 16;
   Simulation s(small_cluster(1, n));
@@ -178,7 +165,7 @@ TEST(Collective, JitteredStartsFollowTheRecurrence) {
     for (const CollectiveReport& r : s.collectives.advance(time)) ends[r.rank] = time;
     for (; next < n && order[next].first == time; ++next) s.collectives.ready(time, id, order[next].second);
   }
-  EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50)));
+  EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50), a));
 }
 
 TEST(Collective, AnUrgentOneOvertakesAtTheEndOfAChunk) {
@@ -268,7 +255,7 @@ TEST(Collective, ABusyDeviceSlowsItDown) {
   Simulation s(small_cluster(1, 4));
   s.collectives.set_speed(0, 1, 0.5);
   // Into it and out of it at half the rate.
-  const std::vector<std::int64_t> ends = ring_ends({0, 0, 0, 0}, {20'000, 20'000, 10'000, 10'000});
+  const std::vector<std::int64_t> ends = ring_ends({0, 0, 0, 0}, {20'000, 20'000, 10'000, 10'000}, a);
   EXPECT_EQ(s.time_of(ideal(s.all(), Algorithm::ring, 4'000'000)), *std::max_element(ends.begin(), ends.end()));
 }
 

@@ -29,6 +29,21 @@ inline Cluster small_cluster(int nodes, int local, const std::string& reduction 
   return parse_cluster(text, "test");
 }
 
+// Max-plus: a piece goes out when the rank is there, its last one is out, and the one before has come in. `d` are the
+// times of a piece out of each rank, `a` the latency; the result is when each rank has sent and received all.
+inline std::vector<std::int64_t> ring_ends(const std::vector<std::int64_t>& ready, const std::vector<std::int64_t>& d,
+                                           std::int64_t a) {
+  const std::size_t n = ready.size();
+  std::vector<std::int64_t> begin = ready, next(n);
+  const auto arrived = [&](std::size_t r) { return begin[(r + n - 1) % n] + d[(r + n - 1) % n] + a; };
+  for (std::size_t step = 1; step < 2 * (n - 1); ++step) {
+    for (std::size_t r = 0; r < n; ++r) next[r] = std::max({begin[r] + d[r], arrived(r)});
+    begin = next;
+  }
+  for (std::size_t r = 0; r < n; ++r) next[r] = std::max(begin[r] + d[r], arrived(r));
+  return next;
+}
+
 // The simulator over one cluster, with a loop around it.
 struct Simulation {
   explicit Simulation(Cluster c)

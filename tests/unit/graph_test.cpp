@@ -135,6 +135,28 @@ TEST(Graph, DependenciesFollowReadsAndWrites) {
             (std::vector<TaskId>{s.second, s.update}));
 }
 
+TEST(Graph, DependenciesAcrossSteps) {
+  SmallGraph s;
+  const auto of = [&](TaskId t) {
+    const Dependencies deps = dependencies_across_steps(s.g);
+    return std::vector<TaskId>(deps.of(t).begin(), deps.of(t).end());
+  };
+  EXPECT_EQ(of(s.first), (std::vector<TaskId>{s.second, s.update}));  // writes `a` anew, reads the new weight
+  EXPECT_EQ(of(s.second), (std::vector<TaskId>{s.last, s.grad}));
+  EXPECT_EQ(of(s.last), (std::vector<TaskId>{}));
+  EXPECT_EQ(of(s.grad), (std::vector<TaskId>{s.update}));
+  EXPECT_EQ(of(s.update), (std::vector<TaskId>{}));
+  // Who writes what a view shows waits for those who read the view.
+  s.g.tasks[s.second].op = Op::reshape;
+  EXPECT_EQ(of(s.first), (std::vector<TaskId>{s.second, s.last, s.grad, s.update}));
+  s.g.tasks[s.second].op = Op::activation;
+  // A delayed update comes before the forward of its own pass, and reads what the pass before left.
+  s.g.tasks[s.update].is_delayed = true;
+  EXPECT_EQ(of(s.first), (std::vector<TaskId>{s.second}));
+  EXPECT_EQ(of(s.grad), (std::vector<TaskId>{}));
+  EXPECT_EQ(of(s.update), (std::vector<TaskId>{s.first, s.grad}));
+}
+
 // Every way in which a file can be damaged is the user's error.
 TEST(GraphFile, DamageIsAUserError) {
   const json good = json::parse(save_json(SmallGraph().g));

@@ -1,0 +1,66 @@
+#pragma once
+// Plans on a cluster: the lanes of every device, and what passes between devices as flows in the network. The same
+// contract as executors': plans in, traces out. docs/clusters.md says what is modelled.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost/cluster.h"
+#include "cost/task_work.h"
+#include "graph/plan.h"
+#include "sim/tuning.h"
+
+namespace overtake {
+
+// Steps of a plan, one behind the other without a barrier: a task waits for its lane and for what it reads and writes.
+// Transfers are tasks of Op::transfer; joins are not looked at.
+struct ClusterJob {
+  const Plan* plan = nullptr;
+  std::span<const TaskWork> work{};      // per task; not looked at for transfers
+  std::vector<std::uint32_t> devices{};  // per device of the plan, which of the cluster: all different
+  std::int64_t start_ns = 0;
+  // Of several steps, the first leaves out the delayed tasks, which belong to a step before it.
+  int steps = 1;
+};
+
+// From then on nothing runs there, and nothing comes from there or gets there.
+struct DeviceFailure {
+  std::uint32_t device = 0;
+  std::int64_t at_ns = 0;
+};
+
+struct ClusterOptions {
+  std::vector<double> speeds{};  // per device of the cluster: 0.5 takes twice as long as described; empty: all 1
+  std::vector<DeviceFailure> failures{};
+  // Of collectives; sends take the protocol only.
+  Algorithm algorithm = Algorithm::automatic;
+  Protocol protocol = Protocol::automatic;
+  std::int64_t chunk_bytes = 0;
+  bool is_fluid = false;
+  bool overlap_slows = true;  // computation and communication on one device slow each other
+};
+
+struct StuckTask {
+  TaskId task = kNone;
+  std::string why;  // "conv1.forward on device 2 waits for ..."
+};
+
+struct JobResult {
+  // The last step; times are from the start of its first task. step_ns is the makespan of one step, of several the time
+  // from the start of one to the start of the next, on average. Of a job that did not finish, what ended in the last
+  // step that it came to.
+  Trace trace;
+  std::int64_t makespan_ns = 0;              // from the job's start to the end of its last task
+  std::vector<std::int64_t> step_ends_ns;    // from the job's start, of the steps that ended
+  bool is_finished = false;                  // false: some wait for ever
+  std::vector<std::uint64_t> lane_progress;  // per lane: how many tasks it has begun, over all steps
+  std::vector<StuckTask> stuck;              // a few, those that nobody else holds up first
+};
+
+// The jobs share the cluster: devices, where two have a task on one, and links.
+std::vector<JobResult> simulate(const Cluster& cluster, const Topology& topology, std::span<const ClusterJob> jobs,
+                                const ClusterOptions& options);
+
+}  // namespace overtake
