@@ -13,7 +13,7 @@ MAY_SEE = {
     "kernels": ["base"],
     "graph": ["base"],
     "ops": ["base", "graph"],
-    "cost": ["base", "graph"],
+    "cost": ["base", "graph", "ops"],
     "models": ["base", "graph", "ops"],
     "sim": ["base", "graph", "cost"],
     "passes": ["base", "graph", "ops", "cost", "sim"],

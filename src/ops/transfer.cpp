@@ -4,8 +4,11 @@
 // transfer, all_reduce:      reads x                    writes the sum over all members
 // transfer, reduce_scatter:  reads x                    writes this member's n-th of the sum
 // transfer, all_gather:      reads this member's n-th   writes the whole
+//   a collective may have several x, as one vector
 //   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
 // block: several tasks taken as one, for simulation; any kind, reads and writes what they do together
+
+#include <algorithm>
 
 #include "ops/rules.h"
 
@@ -16,7 +19,9 @@ double no_flops(const Graph&, const Task&) { return 0; }
 
 std::vector<InPlace> in_place(const Task& t) {
   if (t.kind != Kind::all_reduce) return {};
-  return {{.read = 0, .write = 0}};
+  std::vector<InPlace> all;
+  for (std::uint8_t i = 0; i < std::min<std::size_t>(t.reads, 255); ++i) all.push_back({.read = i, .write = i});
+  return all;
 }
 
 }  // namespace

@@ -114,8 +114,10 @@ class Matcher {
   }
 
   std::int64_t whole_bytes(TaskId t) const {
-    const bool gathers = g_.tasks[t].kind == Kind::all_gather;
-    return g_.bytes(operand(g_, gathers ? g_.writes(t) : g_.reads(t), t));
+    std::int64_t bytes = 0;
+    for (const BufferId b : g_.tasks[t].kind == Kind::all_gather ? g_.writes(t) : g_.reads(t))
+      if (b != kNone) bytes += g_.bytes(b);
+    return bytes;
   }
 
   const Graph& g_;

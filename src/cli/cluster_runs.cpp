@@ -1,0 +1,143 @@
+#include "cli/cluster_runs.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "passes/pipeline/search.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::uint32_t kGrid = 16;  // values of k tried at first
+
+// Nanoseconds from one device to its neighbour of what a block usually hands on.
+std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
+                         const ClusterOptions& options) {
+  std::vector<std::int64_t> crossing;
+  for (std::size_t i = 0; i + 1 < blocks.blocks.size(); ++i) {
+    std::int64_t bytes = 0;
+    for (const BufferId b : blocks.graph.writes(blocks.blocks[i].forward)) {
+      const auto reads = blocks.graph.reads(blocks.blocks[i + 1].forward);
+      if (std::ranges::find(reads, b) != reads.end()) bytes += blocks.graph.bytes(b);
+    }
+    crossing.push_back(bytes);
+  }
+  if (crossing.empty() || topology.device_count < 2) return 0;
+  std::ranges::sort(crossing);
+  const std::int64_t bytes = crossing[crossing.size() / 2];
+  if (bytes == 0) return 0;
+  Network network(topology.links);
+  Paths paths(topology, network);
+  const Group pair = make_group(cluster, paths, {0, 1});
+  return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, options.protocol).predicted_ns;
+}
+
+std::vector<ClusterRun::Peak> peaks_of(const Plan& plan, const Trace& trace) {
+  std::vector<ClusterRun::Peak> peaks;
+  for (const std::vector<MemorySample>& samples : live_memory(plan, trace)) {
+    ClusterRun::Peak peak;
+    for (const MemorySample& s : samples) {
+      const std::int64_t bytes = std::accumulate(s.bytes.begin(), s.bytes.end(), std::int64_t{0});
+      if (bytes > peak.bytes) peak = {bytes, s.bytes};
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+}  // namespace
+
+const ClusterRun::Peak& ClusterRun::largest_peak() const { return *std::ranges::max_element(peaks, {}, &Peak::bytes); }
+
+PipelineProblem ClusterRunner::problem_of(const ClusterRunSpec& spec) const {
+  if (std::uint64_t{spec.replicas} * spec.stages > topology_.device_count)
+    fail_user(
+        "simulate: --dp {} x --pp {} are {} devices, and cluster {} has {}; add nodes (a preset takes them as NAME:4)",
+        spec.replicas, spec.stages, std::uint64_t{spec.replicas} * spec.stages, cluster_.name, topology_.device_count);
+  if (blocks_.blocks.size() < spec.stages)
+    fail_user("simulate: --pp {}: {} has only {} layers with weights; use fewer stages", spec.stages,
+              blocks_.graph.model, blocks_.blocks.size());
+  PipelineProblem problem{.devices = spec.stages,
+                          .micro_batches = spec.micro_batches,
+                          .stages = stage_costs(blocks_),
+                          .memory_cap = spec.stages > 1 ? memory_ : std::nullopt};
+  if (spec.stages > 1) problem.transfer_ns = transfer_ns(blocks_, cluster_, topology_, options_);
+  return problem;
+}
+
+ClusterRun ClusterRunner::run(const ClusterRunSpec& spec) const {
+  PipelineProblem problem = problem_of(spec);
+  PipelineSchedule schedule;
+  std::string reason;
+  if (spec.stages > 1 && spec.schedule == "search") {
+    FoundSchedule found = search_schedule(problem, {.seconds = spec.search_seconds});
+    schedule = std::move(found.schedule);
+    schedule.name = "search";
+    reason = found.reason;
+  } else {
+    schedule = make_schedule(spec.stages > 1 ? spec.schedule : "1f1b", problem, spec.schedule_options);
+  }
+  const bool reverses = spec.reduce == "first-k";
+  ClusterRun run = reverses && !spec.first_k && spec.replicas > 1
+                       ? best_first_k(spec, problem, schedule)
+                       : run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(0) : 0);
+  run.reason = reason;
+  return run;
+}
+
+ClusterRun ClusterRunner::run_with(const ClusterRunSpec& spec, const PipelineProblem& problem,
+                                   const PipelineSchedule& schedule, std::uint32_t first_k) const {
+  const bool reverses = spec.reduce == "first-k";
+  ClusterRun run;
+  run.plan = spread(blocks_, problem, schedule,
+                    {.replicas = spec.replicas,
+                     .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
+                     .bucket_bytes = spec.bucket_bytes,
+                     .first_k = first_k});
+  std::vector<std::string> parts;
+  if (spec.stages > 1) parts.push_back(schedule.name);
+  if (spec.replicas > 1) parts.push_back(reverses ? fmt::format("first-k {}", first_k) : spec.reduce);
+  run.name = parts.empty() ? "one device" : fmt::format("{}", fmt::join(parts, " + "));
+  run.plan.plan.schedule = run.name;
+  ClusterJob job{.plan = &run.plan.plan, .work = run.plan.work, .steps = spec.steps};
+  for (std::uint32_t d = 0; d < spec.replicas * spec.stages; ++d) job.devices.push_back(d);
+  run.result = simulate(cluster_, topology_, {&job, 1}, options_)[0];
+  run.times = device_times(run.plan.plan, run.result.trace);
+  run.peaks = peaks_of(run.plan.plan, run.result.trace);
+  return run;
+}
+
+// Throughput over k is close to a hill: a grid first, then ever closer around its best. Those that do not fit do not
+// count, unless none does.
+ClusterRun ClusterRunner::best_first_k(const ClusterRunSpec& spec, const PipelineProblem& problem,
+                                       const PipelineSchedule& schedule) const {
+  std::uint32_t most = 0;
+  for (std::uint32_t c = 0; c < schedule.layout.chunks(); ++c)
+    most = std::max(most, schedule.layout.first_stage[c + 1] - schedule.layout.first_stage[c]);
+  std::map<std::uint32_t, bool> tried;
+  std::optional<ClusterRun> best;
+  std::uint32_t best_k = 0;
+  const auto try_k = [&](std::uint32_t k) {
+    if (k > most || !tried.try_emplace(k, true).second) return;
+    ClusterRun run = run_with(spec, problem, schedule, k);
+    const auto rank = [&](const ClusterRun& r) { return std::pair(!fits(r), r.result.trace.step_ns); };
+    if (best && rank(run) >= rank(*best)) return;
+    best = std::move(run);
+    best_k = k;
+  };
+  std::uint32_t step = std::max(1u, most / kGrid);
+  for (std::uint32_t k = 0; k <= most; k += step) try_k(k);
+  try_k(most);
+  while (step > 1) {
+    step = (step + 1) / 2;
+    const std::uint32_t middle = best_k;
+    for (const std::uint32_t k : {middle >= 2 * step ? middle - 2 * step : 0, middle >= step ? middle - step : 0,
+                                  middle + step, middle + 2 * step})
+      try_k(k);
+  }
+  return std::move(*best);
+}
+
+}  // namespace overtake

@@ -1,0 +1,42 @@
+#pragma once
+// A training step as a chain of blocks, each a layer or several: the terms in which clusters are planned. Of a block
+// there is at most one task of each kind: its forward, its input and weight gradients, its update.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost/task_work.h"
+#include "graph/graph.h"
+
+namespace overtake {
+
+// A graph of tasks of Op::block. A buffer stands for all that one task gives to the same others, as so many bytes.
+struct BlockGraph {
+  struct Block {
+    std::string name;  // of its first layer
+    TaskId forward = kNone, input_grad = kNone, weight_grad = kNone, update = kNone;
+    std::vector<BufferId> gradients = {};  // that its update reads: one, or more where weights are tied
+  };
+  Graph graph;
+  std::vector<TaskWork> work;  // per task
+  std::vector<Block> blocks;
+  std::vector<std::uint32_t> block_of;  // per task
+};
+
+// A step of one micro-batch with its updates; `work` is per task. A block begins at every layer that has weights; where
+// that makes more than `most` of them, they are merged: first where much crosses from one to the next, then the
+// shortest. Tasks that need all gradients at once (clipping) are left out.
+BlockGraph make_blocks(const Graph& step, std::span<const TaskWork> work, std::uint32_t most);
+
+// What a block keeps from its forward for its gradients is computed again instead, right before its input gradient.
+BlockGraph recompute(BlockGraph graph);
+
+// A chain of equal blocks from nothing, for pipelines as textbooks have them: one block per stage, times in
+// nanoseconds, one byte of activations each.
+BlockGraph synthetic_blocks(std::uint32_t stages, std::int64_t forward_ns, std::int64_t input_grad_ns,
+                            std::int64_t weight_grad_ns);
+
+}  // namespace overtake

@@ -1,0 +1,46 @@
+#pragma once
+// A step of blocks spread over the devices of a cluster: data parallel, in a pipeline, or both.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/plan.h"
+#include "passes/parallel/blocks.h"
+#include "passes/pipeline/schedule.h"
+
+namespace overtake {
+
+// How replicas bring their weight gradients together.
+enum class ReductionOrder : std::uint8_t {
+  buckets,   // several in one all-reduce, in the order they come; all updates when the last is there (PyTorch DDP)
+  by_layer,  // one each, layers that forward needs first first; forward waits for its layer's update (ByteScheduler)
+  scatter_gather  // reduced in backward, gathered beside the next forward (DeAR)
+};
+ReductionOrder reduction_order_from_string(std::string_view name);  // buckets, by-layer, scatter-gather
+
+struct SpreadOptions {
+  std::uint32_t replicas = 1;
+  ReductionOrder order = ReductionOrder::buckets;
+  std::int64_t bucket_bytes = 25 << 20;
+  // Reverse first-k: the weight gradients of the first k blocks of every chunk come after all input gradients of the
+  // last micro-batch, the first block's first.
+  std::uint32_t first_k = 0;
+};
+
+// A plan over replicas x pipeline devices, and what its tasks take. Device r * d + i is the i-th of the r-th replica's
+// d. One lane computes; transfers have asynchronous lanes of their own.
+struct ClusterPlan {
+  Plan plan;
+  std::vector<TaskWork> work;  // per task
+};
+
+// `problem` and `schedule` are over the graph's blocks as stages; one device and one micro-batch will do.
+ClusterPlan spread(const BlockGraph& blocks, const PipelineProblem& problem, const PipelineSchedule& schedule,
+                   const SpreadOptions& options);
+
+// The graph's blocks in the terms of pipeline schedules.
+std::vector<StageCosts> stage_costs(const BlockGraph& blocks);
+
+}  // namespace overtake
