@@ -46,10 +46,11 @@ void BusyDevice::set_rates(std::int64_t now, const DeviceLoad& communication) {
   for (std::size_t i = 0; i < n; ++i) loads[i] = running_[i].work->load;
   rates_of({loads.data(), n}, {rates.data(), n});
 
-  const double bandwidth = static_cast<double>(type_->memory_bandwidth);
+  // Of a device that is not described, communication takes nothing.
+  const double bandwidth = static_cast<double>(type_->memory_bandwidth), sms = type_->sms;
   const double memory = bandwidth > 0 ? communication.memory_bytes_per_s / bandwidth : 0;
-  const double sms_taken = std::min(kMostTaken, static_cast<double>(communication.sms) / std::max(1, type_->sms));
   const double memory_taken = std::min(kMostTaken, memory);
+  const double sms_taken = sms > 1 ? std::min(kMostTaken, communication.sms / sms) : 0;
   double wanted = 0;  // of the memory bandwidth, by computation if there were no communication
   double soonest = 1e18;
   for (std::size_t i = 0; i < n; ++i) {
