@@ -40,7 +40,7 @@ struct Result {
 };
 
 Result run(const Cluster& cluster, const Topology& topology, std::uint32_t ranks, std::int64_t bytes) {
-  Network network(topology.links);
+  FlowNetwork network(topology.links);
   Collectives collectives(cluster, topology, network);
   const std::uint32_t stride = topology.device_count / ranks;
   std::vector<std::uint32_t> devices;

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "cli/cluster_runs.h"
 #include "cli/commands.h"
+#include "cli/simulated_runs.h"
 #include "cost/roofline.h"
 #include "exec/backend.h"
 #include "models/network.h"
@@ -21,10 +21,10 @@ namespace {
 struct SimulateFlags {
   std::string model, settings, synthetic, cluster = "h200", precision = "bf16", optimizer = "adamw";
   std::int64_t batch = 0;
-  ClusterRunSpec run;
+  RunSpec run;
   int steps = 0;
   int first_k = -1;
-  std::string memory_cap, bucket = "25M", algorithm = "automatic", chunk = "4M", compare, sweep, trace;
+  std::string memory_cap, bucket = "25M", algorithm = "auto", chunk = "4M", compare, sweep, trace;
   std::vector<std::string> slow, fail;
   bool recompute = false, no_slowdown = false, json = false;
 };
@@ -66,7 +66,7 @@ Algorithm algorithm_of(const std::string& name) {
   for (const Algorithm a : {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
                             Algorithm::hierarchical, Algorithm::in_network})
     if (to_string(a) == name) return a;
-  fail_user("--algorithm {}: choose automatic, ring, tree, halving-doubling, hierarchical or in-network", name);
+  fail_user("--algorithm {}: choose auto, ring, tree, halving-doubling, hierarchical or in-network", name);
 }
 
 // What is computed, whatever the spreading.
@@ -105,7 +105,7 @@ Workload synthetic_workload(SimulateFlags& flags) {
 }
 
 Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
-  const ClusterRunSpec& run = flags.run;
+  const RunSpec& run = flags.run;
   ModelSettings settings = ModelSettings::parse(flags.settings);
   const auto pieces = static_cast<std::int64_t>(run.replicas) * run.micro_batches;
   if (flags.batch > 0) {
@@ -117,13 +117,14 @@ Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
   Network network = load_network(flags.model, {.settings = settings});
   const Precision precision = precision_from_string(flags.precision);
   const auto backend = open_backend("null", {.precision = precision == Precision::tf32 ? Precision::f32 : precision});
-  PassRunner runner({});
+  PassRunner runner;
   const OptimizerSettings optimizer{.kind = flags.optimizer == "sgd" ? OptimizerSettings::Kind::sgd
                                                                      : OptimizerSettings::Kind::adamw};
   if (flags.optimizer != "sgd" && flags.optimizer != "adamw")
     fail_user("--optimizer {}: choose sgd or adamw", flags.optimizer);
-  const Graph step = build_training_graph(std::move(network.graph), backend->target(),
-                                          {.optimizer = optimizer, .bf16 = precision == Precision::bf16}, runner);
+  const Graph step =
+      build_training_graph(std::move(network.graph), backend->target(),
+                           {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
   const std::uint64_t copies = static_cast<std::uint64_t>(pieces) * 5;
   const auto most =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kMostTasks / copies, run.stages * 2, kMostBlocks));
@@ -141,7 +142,7 @@ std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 struct Shares {
   double busy = 0, exposed = 0, bubble = 0;  // of the step, on average over devices
 };
-Shares shares_of(const ClusterRun& run) {
+Shares shares_of(const SimulatedRun& run) {
   Shares s;
   const double all = static_cast<double>(run.result.trace.step_ns) * static_cast<double>(run.times.size());
   for (const DeviceTime& t : run.times) {
@@ -152,7 +153,7 @@ Shares shares_of(const ClusterRun& run) {
   return s;
 }
 
-nlohmann::json json_of(const ClusterRun& run, std::int64_t samples, bool fits) {
+nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits) {
   nlohmann::json devices = nlohmann::json::array();
   for (std::size_t d = 0; d < run.times.size(); ++d) {
     nlohmann::json memory;
@@ -173,12 +174,12 @@ nlohmann::json json_of(const ClusterRun& run, std::int64_t samples, bool fits) {
           {"devices", devices}};
 }
 
-std::string table_of(const std::vector<ClusterRun>& runs, const ClusterRunner& runner, std::int64_t samples) {
+std::string table_of(const std::vector<SimulatedRun>& runs, const RunSimulator& runner, std::int64_t samples) {
   Table table(
       {"schedule", "ms/step", "samples/s", "busy", "exposed comm.", "bubble", "peak memory", "weights", "activations"});
-  for (const ClusterRun& run : runs) {
+  for (const SimulatedRun& run : runs) {
     const Shares s = shares_of(run);
-    const ClusterRun::Peak& peak = run.largest_peak();
+    const SimulatedRun::Peak& peak = run.largest_peak();
     table.add({run.name, fmt::format("{:.3f}", run.step_ms()),
                samples > 0 ? fmt::format("{:.1f}", 1e3 * static_cast<double>(samples) / run.step_ms()) : "",
                percent(s.busy), percent(s.exposed), percent(s.bubble),
@@ -188,17 +189,17 @@ std::string table_of(const std::vector<ClusterRun>& runs, const ClusterRunner& r
   return table.text();
 }
 
-void check_finished(const ClusterRun& run) {
+void check_finished(const SimulatedRun& run) {
   if (run.result.is_finished) return;
   std::string why = run.result.stuck.empty() ? "" : run.result.stuck[0].why;
   fail_user("simulate: {}: the step does not end: {}", run.name, why);
 }
 
 // The ways that --compare sets side by side.
-std::vector<ClusterRunSpec> compared(const ClusterRunSpec& spec, const std::string& which) {
-  std::vector<ClusterRunSpec> all;
+std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which) {
+  std::vector<RunSpec> all;
   const auto add = [&](auto change) {
-    ClusterRunSpec s = spec;
+    RunSpec s = spec;
     change(s);
     all.push_back(std::move(s));
   };
@@ -206,13 +207,12 @@ std::vector<ClusterRunSpec> compared(const ClusterRunSpec& spec, const std::stri
   if (spec.stages > 1) {
     for (const NamedSchedule& named : named_schedules())
       if (names.empty() || std::ranges::find(names, named.name) != names.end())
-        add([&](ClusterRunSpec& s) { s.schedule = named.name; });
+        add([&](RunSpec& s) { s.schedule = named.name; });
     if (names.empty() || std::ranges::find(names, "search") != names.end())
-      add([](ClusterRunSpec& s) { s.schedule = "search"; });
+      add([](RunSpec& s) { s.schedule = "search"; });
   } else {
     for (const char* order : {"buckets", "by-layer", "scatter-gather", "first-k"})
-      if (names.empty() || std::ranges::find(names, order) != names.end())
-        add([&](ClusterRunSpec& s) { s.reduce = order; });
+      if (names.empty() || std::ranges::find(names, order) != names.end()) add([&](RunSpec& s) { s.reduce = order; });
   }
   if (all.empty()) fail_user("--compare {}: none of these is known", which);
   return all;
@@ -234,22 +234,23 @@ class Simulation {
   }
 
   int run() {
-    const ClusterRunner runner(work_.blocks, cluster_, topology_, options_, memory_);
-    std::vector<ClusterRun> runs;
+    const RunSimulator runner(work_.blocks, cluster_, topology_, options_, memory_);
+    std::vector<SimulatedRun> runs;
     std::vector<std::string> left_out;
-    const std::vector<ClusterRunSpec> specs =
+    const std::vector<RunSpec> specs =
         flags_.compare.empty() ? std::vector{flags_.run} : compared(flags_.run, flags_.compare);
-    for (const ClusterRunSpec& spec : specs) {
+    for (const RunSpec& spec : specs) {
       try {
-        runs.push_back(runner.run(spec));
-        check_finished(runs.back());
+        SimulatedRun run = runner.run(spec);
+        check_finished(run);
+        runs.push_back(std::move(run));
       } catch (const UserError& error) {
         if (specs.size() == 1) throw;
         left_out.emplace_back(error.what());
       }
     }
     if (runs.empty()) fail_user("simulate: nothing of this can run: {}", left_out.front());
-    std::ranges::stable_sort(runs, {}, [&](const ClusterRun& r) { return std::pair(!runner.fits(r), r.step_ms()); });
+    std::ranges::stable_sort(runs, {}, [&](const SimulatedRun& r) { return std::pair(!runner.fits(r), r.step_ms()); });
     if (specs.size() == 1 && !runner.fits(runs[0]))
       fail_user(
           "simulate: {} needs {} on a device, which has {}; use more stages (--pp), more micro-batches, --recompute, "
@@ -264,7 +265,7 @@ class Simulation {
 
  private:
   void read_options() {
-    ClusterRunSpec& run = flags_.run;
+    RunSpec& run = flags_.run;
     if (flags_.first_k >= 0) run.first_k = static_cast<std::uint32_t>(flags_.first_k);
     run.bucket_bytes = parse_bytes(flags_.bucket, "--bucket");
     const std::uint64_t tasks = std::uint64_t{run.replicas} * run.micro_batches * work_.blocks.blocks.size() * 3;
@@ -292,7 +293,7 @@ class Simulation {
     options_.is_fluid = topology_.device_count > 64;
   }
 
-  void print(const std::vector<ClusterRun>& runs, const ClusterRunner& runner,
+  void print(const std::vector<SimulatedRun>& runs, const RunSimulator& runner,
              const std::vector<std::string>& left_out) const {
     if (flags_.json) {
       nlohmann::json out = {{"model", work_.blocks.graph.model},
@@ -303,7 +304,7 @@ class Simulation {
                             {"blocks", work_.blocks.blocks.size()},
                             {"runs", nlohmann::json::array()},
                             {"left_out", left_out}};
-      for (const ClusterRun& run : runs) out["runs"].push_back(json_of(run, work_.samples, runner.fits(run)));
+      for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, work_.samples, runner.fits(run)));
       out["step_ms"] = runs[0].step_ms();
       fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       return;
@@ -312,7 +313,7 @@ class Simulation {
                work_.blocks.graph.model, work_.blocks.blocks.size(), flags_.run.replicas * flags_.run.stages,
                topology_.device_count, cluster_.name, flags_.run.replicas, flags_.run.stages, flags_.run.micro_batches,
                flags_.run.micro_batches == 1 ? "" : "es", table_of(runs, runner, work_.samples));
-    for (const ClusterRun& run : runs)
+    for (const SimulatedRun& run : runs)
       if (!run.reason.empty()) fmt::print("{}: {}\n", run.name, run.reason);
     for (const std::string& text : left_out) fmt::print("left out: {}\n", text);
   }
@@ -400,7 +401,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   c->add_option("--chunk", flags->chunk, "a more urgent collective goes first after so many bytes; 0: never")
       ->capture_default_str();
   c->add_option("--algorithm", flags->algorithm,
-                "of collectives: automatic (as NCCL), ring, tree, halving-doubling, hierarchical, in-network")
+                "of collectives: auto (as NCCL), ring, tree, halving-doubling, hierarchical, in-network")
       ->capture_default_str();
   c->add_option("--precision", flags->precision, "f32, tf32 or bf16")->capture_default_str();
   c->add_option("--optimizer", flags->optimizer, "sgd or adamw")->capture_default_str();

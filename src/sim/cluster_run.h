@@ -91,7 +91,7 @@ class ClusterRun {
 
   const Topology& topology_;
   const ClusterOptions& options_;
-  Network network_;
+  FlowNetwork network_;
   Collectives collectives_;
   std::vector<BusyDevice> devices_;
   std::vector<JobState> jobs_;

@@ -14,7 +14,7 @@ constexpr std::int64_t kMostPieces = 256;
 
 }  // namespace
 
-Collectives::Collectives(const Cluster& cluster, const Topology& topology, Network& network)
+Collectives::Collectives(const Cluster& cluster, const Topology& topology, FlowNetwork& network)
     : cluster_(cluster),
       topology_(topology),
       network_(network),

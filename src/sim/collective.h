@@ -50,7 +50,7 @@ struct DeviceLoad {
 class Collectives {
  public:
   // All must outlive this; all flows of the network must be started by it.
-  Collectives(const Cluster& cluster, const Topology& topology, Network& network);
+  Collectives(const Cluster& cluster, const Topology& topology, FlowNetwork& network);
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
@@ -124,7 +124,7 @@ class Collectives {
 
   const Cluster& cluster_;
   const Topology& topology_;
-  Network& network_;
+  FlowNetwork& network_;
   Paths paths_;
   std::vector<std::unique_ptr<GroupState>> groups_;
   std::vector<Collective> collectives_;

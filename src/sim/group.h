@@ -16,19 +16,19 @@ namespace overtake {
 // The network's paths between vertices, found once each.
 class Paths {
  public:
-  Paths(const Topology& topology, Network& network) : topology_(topology), router_(topology), network_(network) {}
+  Paths(const Topology& topology, FlowNetwork& network) : topology_(topology), router_(topology), network_(network) {}
 
   PathId between(std::uint32_t from, std::uint32_t to);
   // The kind of link that sets what a protocol costs on the way: a network before PCIe before NVLink.
   LinkKind kind(PathId path) const;
   const Topology& topology() const { return topology_; }
-  Network& network() { return network_; }
+  FlowNetwork& network() { return network_; }
   Router& router() { return router_; }
 
  private:
   const Topology& topology_;
   Router router_;
-  Network& network_;
+  FlowNetwork& network_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, PathId> known_;
 };
 

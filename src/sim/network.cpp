@@ -12,7 +12,7 @@ constexpr double kStopped = 3e18;
 
 }  // namespace
 
-Network::Network(const std::vector<DirectedLink>& links) {
+FlowNetwork::FlowNetwork(const std::vector<DirectedLink>& links) {
   links_.resize(links.size());
   rests_.resize(links.size());
   for (std::size_t i = 0; i < links.size(); ++i) {
@@ -21,7 +21,7 @@ Network::Network(const std::vector<DirectedLink>& links) {
   }
 }
 
-PathId Network::add_path(std::vector<LinkId> links, std::int64_t latency_ns) {
+PathId FlowNetwork::add_path(std::vector<LinkId> links, std::int64_t latency_ns) {
   paths_.push_back(
       {static_cast<std::uint32_t>(path_links_.size()), static_cast<std::uint32_t>(links.size()), latency_ns});
   path_links_.insert(path_links_.end(), links.begin(), links.end());
@@ -29,23 +29,23 @@ PathId Network::add_path(std::vector<LinkId> links, std::int64_t latency_ns) {
   return static_cast<PathId>(paths_.size() - 1);
 }
 
-PathId Network::add_path(std::vector<LinkId> links) {
+PathId FlowNetwork::add_path(std::vector<LinkId> links) {
   std::int64_t latency = 0;
   for (const LinkId l : links) latency += latencies_ns_[l];
   return add_path(std::move(links), latency);
 }
 
-std::span<const LinkId> Network::path_links(PathId path) const {
+std::span<const LinkId> FlowNetwork::path_links(PathId path) const {
   return std::span(path_links_).subspan(paths_[path].first, paths_[path].count);
 }
 
-double Network::path_bandwidth(PathId path) const {
+double FlowNetwork::path_bandwidth(PathId path) const {
   double narrowest = 1e18;
   for (const LinkId l : path_links(path)) narrowest = std::min(narrowest, links_[l].capacity);
   return narrowest * 1e9;
 }
 
-std::uint32_t Network::take_places(std::uint32_t count) {
+std::uint32_t FlowNetwork::take_places(std::uint32_t count) {
   std::vector<std::uint32_t>& free = free_places_[count];
   if (free.empty()) {
     places_.resize(places_.size() + count);
@@ -56,13 +56,13 @@ std::uint32_t Network::take_places(std::uint32_t count) {
   return places;
 }
 
-double Network::limit_of(const Flow& flow) const {
+double FlowNetwork::limit_of(const Flow& flow) const {
   double limit = flow.own_limit;
   for (const LinkId l : path_links(flow.path)) limit = std::min(limit, links_[l].capacity);
   return limit;
 }
 
-FlowId Network::start(std::int64_t now, PathId path, std::int64_t bytes, const FlowOptions& options) {
+FlowId FlowNetwork::start(std::int64_t now, PathId path, std::int64_t bytes, const FlowOptions& options) {
   move_to(now);
   ++events_;
   FlowId id;
@@ -94,7 +94,7 @@ FlowId Network::start(std::int64_t now, PathId path, std::int64_t bytes, const F
 }
 
 // A flow that meets only links with room for all gets its limit at once; the others wait for settle().
-void Network::join_links(FlowId id) {
+void FlowNetwork::join_links(FlowId id) {
   Flow& flow = flows_[id];
   const std::span<const LinkId> links = path_links(flow.path);
   flow.places = take_places(static_cast<std::uint32_t>(links.size()));
@@ -112,7 +112,7 @@ void Network::join_links(FlowId id) {
   if (is_alone) set_rate(id, flow.limit);
 }
 
-void Network::leave_links(FlowId id) {
+void FlowNetwork::leave_links(FlowId id) {
   Flow& flow = flows_[id];
   const std::span<const LinkId> links = path_links(flow.path);
   for (std::uint32_t hop = 0; hop < links.size(); ++hop) {
@@ -133,14 +133,14 @@ void Network::leave_links(FlowId id) {
   free_places_[links.size()].push_back(flow.places);
 }
 
-void Network::make_dirty(LinkId link) {
+void FlowNetwork::make_dirty(LinkId link) {
   if (links_[link].is_dirty) return;
   links_[link].is_dirty = true;
   dirty_.push_back(link);
 }
 
 // From now_ on. An event that is now too early stays and is put off when it comes; one that is too late is left behind.
-void Network::set_rate(FlowId id, double rate) {
+void FlowNetwork::set_rate(FlowId id, double rate) {
   Flow& flow = flows_[id];
   flow.remaining = std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now_ - flow.updated_ns));
   flow.updated_ns = now_;
@@ -154,7 +154,7 @@ void Network::set_rate(FlowId id, double rate) {
   if (moves) push_end(id);
 }
 
-void Network::set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s) {
+void FlowNetwork::set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s) {
   move_to(now);
   links_[link].capacity = bytes_per_s / 1e9;
   make_dirty(link);
@@ -169,19 +169,19 @@ void Network::set_bandwidth(std::int64_t now, LinkId link, double bytes_per_s) {
   }
 }
 
-void Network::move_to(std::int64_t now) {
+void FlowNetwork::move_to(std::int64_t now) {
   if (now == now_) return;
   OVERTAKE_CHECK(now > now_, "time goes back in the network: {} after {}", now, now_);
   if (!dirty_.empty()) settle();
   now_ = now;
 }
 
-std::int64_t Network::next_time() {
+std::int64_t FlowNetwork::next_time() {
   if (!dirty_.empty()) settle();
   return due_ == 0 ? kNever : queue_.top().time_ns;
 }
 
-std::span<const FlowReport> Network::advance(std::int64_t now) {
+std::span<const FlowReport> FlowNetwork::advance(std::int64_t now) {
   move_to(now);
   reports_.clear();
   while (!queue_.empty() && queue_.top().time_ns <= now) {
@@ -200,7 +200,7 @@ std::span<const FlowReport> Network::advance(std::int64_t now) {
   return reports_;
 }
 
-void Network::finish_sending(const Event& event) {
+void FlowNetwork::finish_sending(const Event& event) {
   const FlowId id = event.id / 2;
   Flow& flow = flows_[id];
   leave_links(id);
@@ -211,7 +211,7 @@ void Network::finish_sending(const Event& event) {
   queue_.push({event.time_ns + flow.latency_ns, id * 2 + 1, flow.stamp});
 }
 
-void Network::finish(FlowId id, Progress progress) {
+void FlowNetwork::finish(FlowId id, Progress progress) {
   Flow& flow = flows_[id];
   ++events_;
   ++flow.stamp;
@@ -220,23 +220,23 @@ void Network::finish(FlowId id, Progress progress) {
   free_flows_.push_back(id);
 }
 
-void Network::push_end(FlowId id) {
+void FlowNetwork::push_end(FlowId id) {
   Flow& flow = flows_[id];
   flow.due_ns = flow.end_ns;
   queue_.push({flow.end_ns, id * 2, flow.stamp});
 }
 
-void Network::set_due(Flow& flow, bool is_due) {
+void FlowNetwork::set_due(Flow& flow, bool is_due) {
   due_ += static_cast<std::size_t>(is_due) - static_cast<std::size_t>(flow.is_due);
   flow.is_due = is_due;
 }
 
-double Network::flow_rate(FlowId flow) {
+double FlowNetwork::flow_rate(FlowId flow) {
   if (!dirty_.empty()) settle();
   return flows_[flow].rate * 1e9;
 }
 
-double Network::link_rate(LinkId link) {
+double FlowNetwork::link_rate(LinkId link) {
   if (!dirty_.empty()) settle();
   double sum = 0;
   for (const Use& use : links_[link].flows) sum += flows_[use.flow].rate;

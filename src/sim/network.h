@@ -37,9 +37,9 @@ struct FlowReport {
   Progress progress = Progress::sent;
 };
 
-class Network {
+class FlowNetwork {
  public:
-  explicit Network(const std::vector<DirectedLink>& links);
+  explicit FlowNetwork(const std::vector<DirectedLink>& links);
 
   // A flow uses all links of its path at one rate. A path may be a tree: the copies of a multicast, the legs of a
   // reduction in a switch. `latency_ns` is from the first byte's start to its arrival.

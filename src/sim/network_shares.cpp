@@ -8,7 +8,7 @@
 
 namespace overtake {
 
-void Network::settle() {
+void FlowNetwork::settle() {
   find_component();
   std::sort(component_.begin(), component_.end(), [&](FlowId a, FlowId b) {
     return std::tuple(-int{flows_[a].priority}, flows_[a].limit, a) <
@@ -27,7 +27,7 @@ void Network::settle() {
 }
 
 // All flows whose shares may change, and the tight links among theirs.
-void Network::find_component() {
+void FlowNetwork::find_component() {
   ++mark_;
   component_.clear();
   tight_links_.clear();
@@ -55,7 +55,7 @@ void Network::find_component() {
 }
 
 // `flows` have one priority and come by limit, smallest first.
-void Network::share_out(std::span<FlowId> flows) {
+void FlowNetwork::share_out(std::span<FlowId> flows) {
   const auto is_later = [](const LinkShare& a, const LinkShare& b) {
     return std::tuple(a.share, a.link) > std::tuple(b.share, b.link);
   };
@@ -97,7 +97,7 @@ void Network::share_out(std::span<FlowId> flows) {
   }
 }
 
-void Network::freeze(FlowId id, double rate) {
+void FlowNetwork::freeze(FlowId id, double rate) {
   new_rates_[id] = rate;
   for (const LinkId l : path_links(flows_[id].path)) {
     Rest& rest = rests_[l];

@@ -23,7 +23,7 @@ std::vector<DirectedLink> links(std::initializer_list<double> gigabytes, std::in
 }
 
 // Runs to the end: tag -> time of arrival.
-std::map<std::uint64_t, std::int64_t> arrivals(Network& network) {
+std::map<std::uint64_t, std::int64_t> arrivals(FlowNetwork& network) {
   std::map<std::uint64_t, std::int64_t> times;
   while (network.next_time() != kNever) {
     const std::int64_t now = network.next_time();
@@ -33,8 +33,8 @@ std::map<std::uint64_t, std::int64_t> arrivals(Network& network) {
   return times;
 }
 
-TEST(Network, OneFlowTakesLatencyAndBytesOverBandwidth) {
-  Network network(links({10, 5}, 100));
+TEST(FlowNetwork, OneFlowTakesLatencyAndBytesOverBandwidth) {
+  FlowNetwork network(links({10, 5}, 100));
   network.start(50, network.add_path({0, 1}), 5000, {.tag = 7});
   EXPECT_EQ(network.next_time(), 50 + 1000);
   ASSERT_EQ(network.advance(1050).size(), 1u);
@@ -47,8 +47,8 @@ TEST(Network, OneFlowTakesLatencyAndBytesOverBandwidth) {
 }
 
 // The textbook example: A over both links, B over the first (10), C over the second (6), D over the second.
-TEST(Network, SharesByHand) {
-  Network network(links({10, 6}));
+TEST(FlowNetwork, SharesByHand) {
+  FlowNetwork network(links({10, 6}));
   const PathId first = network.add_path({0}), second = network.add_path({1}), both = network.add_path({0, 1});
   const FlowId a = network.start(0, both, 1 << 20, {}), b = network.start(0, first, 1 << 20, {});
   const FlowId c = network.start(0, second, 1 << 20, {}), d = network.start(0, second, 1 << 20, {});
@@ -59,8 +59,8 @@ TEST(Network, SharesByHand) {
   EXPECT_DOUBLE_EQ(network.link_rate(0), 10e9);
 }
 
-TEST(Network, AFlowsOwnLimitLeavesMoreToOthers) {
-  Network network(links({10}));
+TEST(FlowNetwork, AFlowsOwnLimitLeavesMoreToOthers) {
+  FlowNetwork network(links({10}));
   const PathId path = network.add_path({0});
   const FlowId slow = network.start(0, path, 1000, {.bytes_per_ns = 1}), a = network.start(0, path, 1000, {});
   const FlowId b = network.start(0, path, 1000, {});
@@ -70,8 +70,8 @@ TEST(Network, AFlowsOwnLimitLeavesMoreToOthers) {
 }
 
 // 1000 bytes each at 10: the first alone for 50 ns, then both at 5; the second has 500 left when the first ends.
-TEST(Network, SharesChangeOverTime) {
-  Network network(links({10}));
+TEST(FlowNetwork, SharesChangeOverTime) {
+  FlowNetwork network(links({10}));
   const PathId path = network.add_path({0});
   network.start(0, path, 1000, {.tag = 1});
   EXPECT_EQ(network.next_time(), 100);
@@ -81,8 +81,8 @@ TEST(Network, SharesChangeOverTime) {
   EXPECT_EQ(times.at(2), 200);
 }
 
-TEST(Network, AHigherPriorityGoesFirst) {
-  Network network(links({10, 4}));
+TEST(FlowNetwork, AHigherPriorityGoesFirst) {
+  FlowNetwork network(links({10, 4}));
   const PathId wide = network.add_path({0}), narrow = network.add_path({0, 1});
   const FlowId low = network.start(0, wide, 1200, {.tag = 1, .priority = 0});
   const FlowId high = network.start(0, narrow, 400, {.tag = 2, .priority = 3});
@@ -97,8 +97,8 @@ TEST(Network, AHigherPriorityGoesFirst) {
   EXPECT_EQ(times.at(1), 100 + 120);
 }
 
-TEST(Network, BandwidthMayChangeAndStop) {
-  Network network(links({10}));
+TEST(FlowNetwork, BandwidthMayChangeAndStop) {
+  FlowNetwork network(links({10}));
   const PathId path = network.add_path({0});
   network.start(0, path, 1000, {.tag = 1});
   network.set_bandwidth(50, 0, 0);
@@ -107,8 +107,8 @@ TEST(Network, BandwidthMayChangeAndStop) {
   EXPECT_EQ(arrivals(network).at(1), 70 + 100);
 }
 
-TEST(Network, NoBytesArriveAfterTheLatency) {
-  Network network(links({10}, 30));
+TEST(FlowNetwork, NoBytesArriveAfterTheLatency) {
+  FlowNetwork network(links({10}, 30));
   const PathId path = network.add_path({0});
   network.start(0, path, 1000, {.tag = 1, .priority = 1});
   network.start(0, path, 0, {.tag = 2});
@@ -164,7 +164,7 @@ void expect_times_of_water_filling(std::uint32_t seed) {
     capacity.push_back(1 + random(20));
     list.push_back({0, 1, LinkKind::ethernet, std::llround(capacity.back() * 1e9), 0});
   }
-  Network network(list);
+  FlowNetwork network(list);
   std::vector<RandomFlow> flows(flow_count);
   std::vector<PathId> paths;
   std::vector<std::int64_t> bytes;
@@ -218,7 +218,7 @@ void expect_times_of_water_filling(std::uint32_t seed) {
   for (std::uint32_t i = 0; i < flow_count; ++i) EXPECT_NEAR(static_cast<double>(ends.at(i)), flows[i].end, 20) << i;
 }
 
-TEST(Network, RandomFlowsEndWhenWaterFillingSays) {
+TEST(FlowNetwork, RandomFlowsEndWhenWaterFillingSays) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) expect_times_of_water_filling(seed);
 }
 
@@ -234,7 +234,7 @@ void expect_shares_of_water_filling(std::uint32_t seed) {
     capacity.push_back(1 + random(30));
     list.push_back({0, 1, LinkKind::ethernet, std::llround(capacity.back() * 1e9), 0});
   }
-  Network network(list);
+  FlowNetwork network(list);
   std::vector<RandomFlow> flows(flow_count);
   std::vector<FlowId> ids;
   for (RandomFlow& f : flows) {
@@ -253,7 +253,7 @@ void expect_shares_of_water_filling(std::uint32_t seed) {
   for (std::uint32_t i = 0; i < flow_count; ++i) EXPECT_NEAR(network.flow_rate(ids[i]) / 1e9, flows[i].rate, 1e-6) << i;
 }
 
-TEST(Network, RandomSharesAreMaxMinFair) {
+TEST(FlowNetwork, RandomSharesAreMaxMinFair) {
   for (std::uint32_t seed = 0; seed < 300; ++seed) expect_shares_of_water_filling(seed);
 }
 

@@ -90,7 +90,7 @@ struct Simulation {
 
   Cluster cluster;
   Topology topology;
-  Network network;
+  FlowNetwork network;
   Collectives collectives;
   std::vector<std::pair<CollectiveId, std::int64_t>> ends;
   std::string log;

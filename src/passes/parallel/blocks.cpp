@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "passes/schedule.h"
 
 namespace overtake {
 namespace {
@@ -127,6 +128,15 @@ class Cutter {
   std::vector<std::int64_t> ns_, crossing_;
 };
 
+// The gradients of a tied weight from all its uses, put together: part of its update, for which they come together once
+// and not in every micro-batch.
+bool is_sum_of_tied(const Graph& g, TaskId t, const Uses& uses) {
+  if (g.tasks[t].op != Op::sum) return false;
+  const auto is_update = [&](TaskId reader) { return g.tasks[reader].kind == Kind::update; };
+  const std::vector<TaskId>& readers = uses.readers[g.writes(t)[0]];
+  return !readers.empty() && std::ranges::all_of(readers, is_update);
+}
+
 // The block of every task: gradients go with their layer's forward, updates with their weight's; what belongs to no
 // layer of the model goes with whoever needs it.
 std::vector<std::uint32_t> blocks_of_tasks(const Graph& g, const Uses& uses,
@@ -137,19 +147,16 @@ std::vector<std::uint32_t> blocks_of_tasks(const Graph& g, const Uses& uses,
     of_layer[g.tasks[t].layer] = b;
   }
   const auto of_weight = [&](TaskId t) {
-    for (const BufferId w : g.writes(t))
-      if (w != kNone && g.buffers[w].role == Role::weight)
+    for (const BufferId w : g.writes(t))  // the weight, or the copy that forward reads
+      if (w != kNone)
         for (const TaskId reader : uses.readers[w])
           if (g.tasks[reader].kind == Kind::forward) return block[reader];
     return std::uint32_t{kNone};
   };
   for (TaskId t = static_cast<TaskId>(g.tasks.size()); t-- > 0;) {
     if (block[t] != kNone || is_clipping(g.tasks[t])) continue;
-    if (g.tasks[t].kind == Kind::update) {
-      block[t] = of_weight(t);
-    } else {
-      block[t] = of_layer[g.tasks[t].layer];
-    }
+    if (g.tasks[t].kind == Kind::update) block[t] = of_weight(t);
+    if (block[t] == kNone && !is_sum_of_tied(g, t, uses)) block[t] = of_layer[g.tasks[t].layer];
     for (const BufferId w : g.writes(t))
       for (const TaskId reader : w == kNone ? std::vector<TaskId>{} : uses.readers[w])
         if (block[t] == kNone && reader != t) block[t] = block[reader];
@@ -163,7 +170,11 @@ class Merger {
  public:
   Merger(const Graph& g, std::span<const TaskWork> work, const Uses& uses,
          const std::vector<std::pair<TaskId, std::uint32_t>>& forward)
-      : g_(g), work_(work), uses_(uses), block_(blocks_of_tasks(g, uses, forward)) {
+      : g_(g),
+        work_(work),
+        uses_(uses),
+        block_(blocks_of_tasks(g, uses, forward)),
+        is_deferrable_(deferrable_tasks(g, dependencies(g))) {
     out_.graph.model = g.model;
     out_.blocks.resize(forward.back().second + 1);
     for (const auto& [t, b] : forward)
@@ -189,7 +200,13 @@ class Merger {
   }
 
  private:
-  std::size_t slot(TaskId t) const { return block_[t] * kKinds + place_of(g_.tasks[t].kind); }
+  // Weight gradients that an input gradient waits for (batch norm's) are part of it.
+  std::size_t slot(TaskId t) const {
+    const Kind kind = g_.tasks[t].kind;
+    const bool is_waited_for = kind == Kind::weight_grad && !is_deferrable_[t];
+    const Kind part_of = is_sum_of_tied(g_, t, uses_) ? Kind::update : is_waited_for ? Kind::input_grad : kind;
+    return block_[t] * kKinds + place_of(part_of);
+  }
 
   // Buffers with the same writer, readers and role become one; those that never leave their task, none.
   void merge_buffers() {
@@ -216,9 +233,9 @@ class Merger {
       if (writer != nobody) writes_[writer].push_back(b);
       for (const std::size_t reader : readers) reads_[reader].push_back(b);
       if (is_persistent(role)) out_.graph.parameters.push_back({.buffer = b, .init = {}});
-      for (const std::size_t reader : readers)
-        if (!is_persistent(role) && reader % kKinds == place_of(Kind::update))
-          out_.blocks[reader / kKinds].gradients.push_back(b);
+      const auto is_update = [](std::size_t reader) { return reader % kKinds == place_of(Kind::update); };
+      if (!is_persistent(role) && writer != nobody && std::ranges::any_of(readers, is_update))
+        out_.blocks[writer / kKinds].gradients.push_back(b);
     }
   }
 
@@ -241,7 +258,8 @@ class Merger {
   std::span<const TaskWork> work_;
   const Uses& uses_;
   std::vector<std::uint32_t> block_;
-  std::vector<TaskWork> works_;  // per slot: block and kind
+  std::vector<char> is_deferrable_;  // per task
+  std::vector<TaskWork> works_;      // per slot: block and kind
   std::vector<char> is_there_;
   std::vector<std::vector<BufferId>> reads_, writes_;
   BlockGraph out_;

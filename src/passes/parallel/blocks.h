@@ -18,7 +18,8 @@ struct BlockGraph {
   struct Block {
     std::string name;  // of its first layer
     TaskId forward = kNone, input_grad = kNone, weight_grad = kNone, update = kNone;
-    std::vector<BufferId> gradients = {};  // that its update reads: one, or more where weights are tied
+    std::vector<BufferId> gradients =
+        {};  // that its tasks make and an update reads, another block's if weights are tied
   };
   Graph graph;
   std::vector<TaskWork> work;  // per task

@@ -297,11 +297,29 @@ class Spreader {
     const std::uint32_t r = device / local_;
     std::vector<BufferId> reads, writes;
     for (const BufferId b : in_.graph.reads(like))
-      reads.push_back(is_total_[b] ? totals_[std::size_t{b} * devices_ + device] : operand(b, r, 0, device));
+      reads.push_back(is_total_[b] ? total_on(b, block, device) : operand(b, r, 0, device));
     for (const BufferId b : in_.graph.writes(like)) writes.push_back(operand(b, r, 0, device));
     const TaskId t = add_task(Kind::update, Op::block, block, device, 0, 0, reads, writes, in_.work[like]);
     graph().tasks[t].is_delayed = is_delayed;
     return t;
+  }
+
+  // A gradient's sum for the update of a block: made on the same device, or, of a tied weight, sent there.
+  BufferId total_on(BufferId b, std::uint32_t block, std::uint32_t device) {
+    const std::uint32_t maker = in_.block_of[writer_[b]], r = device / local_;
+    const auto at_home = [&](const auto& route) { return r * local_ + route[chunk_of_[block]] == device; };
+    const auto route = std::ranges::find_if(layout_.device_of, at_home);
+    const std::uint32_t from = r * local_ + (*route)[chunk_of_[maker]];
+    if (from == device) return total(b, device);
+    const BufferId copy = add_buffer(b, device);
+    send(b, total(b, from), copy, maker, from, device, 0);
+    return copy;
+  }
+  BufferId& total(BufferId b, std::uint32_t device) {
+    BufferId& sum = totals_[std::size_t{b} * devices_ + device];
+    OVERTAKE_CHECK(sum != kNone, "{} is not summed on device {}, which updates with it", in_.graph.buffer_name(b),
+                   device);
+    return sum;
   }
 
   // The gradients of a chunk over all devices that have it.
@@ -350,10 +368,9 @@ class Spreader {
       std::vector<BufferId> before, after, parts;
       for (const std::uint32_t b : blocks)
         for (const BufferId g : in_.blocks[b].gradients) {
-          BufferId& total = totals_[std::size_t{g} * devices_ + device];
-          before.push_back(total);
-          total = add_buffer(g, device);
-          after.push_back(total);
+          before.push_back(total(g, device));
+          after.push_back(add_buffer(g, device));
+          total(g, device) = after.back();
           const auto n = static_cast<std::int64_t>(members.size());
           if (scatters)
             parts.push_back(add_buffer(g, device, Role::weight_gradient, (in_.graph.bytes(g) + n - 1) / n));
@@ -386,8 +403,9 @@ class Spreader {
       for (const TaskId t : lane)
         for (const BufferId b : graph().writes(t)) writer[b] = t;
     const auto made_by = [&](const Message& m) {
-      const TaskId t = is_persistent(graph().buffers[m.writer].role) ? kNone : writer[m.writer];
-      if (t == kNone) return std::pair{TaskId{kNone}, std::uint32_t{0}};  // weights: before all else
+      if (is_persistent(graph().buffers[m.writer].role)) return std::pair{TaskId{kNone}, std::uint32_t{0}};
+      const TaskId t = writer[m.writer];
+      if (t == kNone) return std::pair{TaskId{kNone}, std::uint32_t{kNone}};  // reduced gradients: after all else
       const auto held = held_by_.find(t);
       const TaskId by = held == held_by_.end() ? t : held->second;
       return std::pair{by, place[by] + 1};

@@ -1,4 +1,4 @@
-#include "cli/cluster_runs.h"
+#include "cli/simulated_runs.h"
 
 #include <algorithm>
 #include <map>
@@ -28,16 +28,16 @@ std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const
   std::ranges::sort(crossing);
   const std::int64_t bytes = crossing[crossing.size() / 2];
   if (bytes == 0) return 0;
-  Network network(topology.links);
+  FlowNetwork network(topology.links);
   Paths paths(topology, network);
   const Group pair = make_group(cluster, paths, {0, 1});
   return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, options.protocol).predicted_ns;
 }
 
-std::vector<ClusterRun::Peak> peaks_of(const Plan& plan, const Trace& trace) {
-  std::vector<ClusterRun::Peak> peaks;
+std::vector<SimulatedRun::Peak> peaks_of(const Plan& plan, const Trace& trace) {
+  std::vector<SimulatedRun::Peak> peaks;
   for (const std::vector<MemorySample>& samples : live_memory(plan, trace)) {
-    ClusterRun::Peak peak;
+    SimulatedRun::Peak peak;
     for (const MemorySample& s : samples) {
       const std::int64_t bytes = std::accumulate(s.bytes.begin(), s.bytes.end(), std::int64_t{0});
       if (bytes > peak.bytes) peak = {bytes, s.bytes};
@@ -49,9 +49,11 @@ std::vector<ClusterRun::Peak> peaks_of(const Plan& plan, const Trace& trace) {
 
 }  // namespace
 
-const ClusterRun::Peak& ClusterRun::largest_peak() const { return *std::ranges::max_element(peaks, {}, &Peak::bytes); }
+const SimulatedRun::Peak& SimulatedRun::largest_peak() const {
+  return *std::ranges::max_element(peaks, {}, &Peak::bytes);
+}
 
-PipelineProblem ClusterRunner::problem_of(const ClusterRunSpec& spec) const {
+PipelineProblem RunSimulator::problem_of(const RunSpec& spec) const {
   if (std::uint64_t{spec.replicas} * spec.stages > topology_.device_count)
     fail_user(
         "simulate: --dp {} x --pp {} are {} devices, and cluster {} has {}; add nodes (a preset takes them as NAME:4)",
@@ -67,7 +69,7 @@ PipelineProblem ClusterRunner::problem_of(const ClusterRunSpec& spec) const {
   return problem;
 }
 
-ClusterRun ClusterRunner::run(const ClusterRunSpec& spec) const {
+SimulatedRun RunSimulator::run(const RunSpec& spec) const {
   PipelineProblem problem = problem_of(spec);
   PipelineSchedule schedule;
   std::string reason;
@@ -80,17 +82,17 @@ ClusterRun ClusterRunner::run(const ClusterRunSpec& spec) const {
     schedule = make_schedule(spec.stages > 1 ? spec.schedule : "1f1b", problem, spec.schedule_options);
   }
   const bool reverses = spec.reduce == "first-k";
-  ClusterRun run = reverses && !spec.first_k && spec.replicas > 1
-                       ? best_first_k(spec, problem, schedule)
-                       : run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(0) : 0);
+  SimulatedRun run = reverses && !spec.first_k && spec.replicas > 1
+                         ? best_first_k(spec, problem, schedule)
+                         : run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(0) : 0);
   run.reason = reason;
   return run;
 }
 
-ClusterRun ClusterRunner::run_with(const ClusterRunSpec& spec, const PipelineProblem& problem,
-                                   const PipelineSchedule& schedule, std::uint32_t first_k) const {
+SimulatedRun RunSimulator::run_with(const RunSpec& spec, const PipelineProblem& problem,
+                                    const PipelineSchedule& schedule, std::uint32_t first_k) const {
   const bool reverses = spec.reduce == "first-k";
-  ClusterRun run;
+  SimulatedRun run;
   run.plan = spread(blocks_, problem, schedule,
                     {.replicas = spec.replicas,
                      .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
@@ -111,18 +113,18 @@ ClusterRun ClusterRunner::run_with(const ClusterRunSpec& spec, const PipelinePro
 
 // Throughput over k is close to a hill: a grid first, then ever closer around its best. Those that do not fit do not
 // count, unless none does.
-ClusterRun ClusterRunner::best_first_k(const ClusterRunSpec& spec, const PipelineProblem& problem,
-                                       const PipelineSchedule& schedule) const {
+SimulatedRun RunSimulator::best_first_k(const RunSpec& spec, const PipelineProblem& problem,
+                                        const PipelineSchedule& schedule) const {
   std::uint32_t most = 0;
   for (std::uint32_t c = 0; c < schedule.layout.chunks(); ++c)
     most = std::max(most, schedule.layout.first_stage[c + 1] - schedule.layout.first_stage[c]);
   std::map<std::uint32_t, bool> tried;
-  std::optional<ClusterRun> best;
+  std::optional<SimulatedRun> best;
   std::uint32_t best_k = 0;
   const auto try_k = [&](std::uint32_t k) {
     if (k > most || !tried.try_emplace(k, true).second) return;
-    ClusterRun run = run_with(spec, problem, schedule, k);
-    const auto rank = [&](const ClusterRun& r) { return std::pair(!fits(r), r.result.trace.step_ns); };
+    SimulatedRun run = run_with(spec, problem, schedule, k);
+    const auto rank = [&](const SimulatedRun& r) { return std::pair(!fits(r), r.result.trace.step_ns); };
     if (best && rank(run) >= rank(*best)) return;
     best = std::move(run);
     best_k = k;

@@ -15,7 +15,7 @@
 namespace overtake {
 
 // How a step is spread.
-struct ClusterRunSpec {
+struct RunSpec {
   std::uint32_t replicas = 1, stages = 1, micro_batches = 1;
   std::string schedule = "1f1b";  // of the pipeline: a name of named_schedules(), or search
   ScheduleOptions schedule_options = {};
@@ -26,7 +26,7 @@ struct ClusterRunSpec {
   int steps = 1;
 };
 
-struct ClusterRun {
+struct SimulatedRun {
   std::string name;    // for tables: "zb-h1", "first-k 12"
   std::string reason;  // of a search: where its schedule came from
   ClusterPlan plan;
@@ -42,24 +42,24 @@ struct ClusterRun {
   const Peak& largest_peak() const;
 };
 
-class ClusterRunner {
+class RunSimulator {
  public:
   // All must outlive it. `memory` is what each device may use; none: as much as it needs.
-  ClusterRunner(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
-                const ClusterOptions& options, std::optional<std::int64_t> memory)
+  RunSimulator(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
+               const ClusterOptions& options, std::optional<std::int64_t> memory)
       : blocks_(blocks), cluster_(cluster), topology_(topology), options_(options), memory_(memory) {}
 
   // User errors: more devices than there are, a schedule that cannot be.
-  ClusterRun run(const ClusterRunSpec& spec) const;
+  SimulatedRun run(const RunSpec& spec) const;
   // Whether every device has room for it.
-  bool fits(const ClusterRun& run) const { return !memory_ || run.largest_peak().bytes <= *memory_; }
+  bool fits(const SimulatedRun& run) const { return !memory_ || run.largest_peak().bytes <= *memory_; }
 
  private:
-  PipelineProblem problem_of(const ClusterRunSpec& spec) const;
-  ClusterRun run_with(const ClusterRunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
-                      std::uint32_t first_k) const;
-  ClusterRun best_first_k(const ClusterRunSpec& spec, const PipelineProblem& problem,
-                          const PipelineSchedule& schedule) const;
+  PipelineProblem problem_of(const RunSpec& spec) const;
+  SimulatedRun run_with(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
+                        std::uint32_t first_k) const;
+  SimulatedRun best_first_k(const RunSpec& spec, const PipelineProblem& problem,
+                            const PipelineSchedule& schedule) const;
 
   const BlockGraph& blocks_;
   const Cluster& cluster_;
