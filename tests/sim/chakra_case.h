@@ -5,7 +5,9 @@
 //
 // is the content of a file with one node, of type COMP_NODE.
 
+#include <algorithm>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +81,34 @@ inline std::string trace(const std::vector<NodeBytes>& nodes) {
   std::string out = behind_length(bytes_field(1, "0.0.4"));
   for (const NodeBytes& n : nodes) out += behind_length(n.bytes);
   return out;
+}
+
+// Some bytes cut off, lost, doubled or changed.
+inline std::vector<std::string> damaged(std::vector<std::string> files, std::mt19937& random) {
+  for (std::size_t edits = 1 + random() % 3; edits > 0; --edits) {
+    std::string& file = files[random() % files.size()];
+    const std::size_t at = random() % (file.size() + 1), length = std::min<std::size_t>(random() % 9, file.size() - at);
+    switch (random() % 6) {
+      case 0:
+        file.resize(at);
+        break;
+      case 1:
+        file.erase(at, length);
+        break;
+      case 2:
+        file.insert(at, file.substr(random() % (at + 1), length));
+        break;
+      case 3:
+        if (at < file.size()) file[at] = static_cast<char>(file[at] ^ (1 << (random() % 8)));
+        break;
+      case 4:
+        for (std::size_t k = at; k < at + length; ++k) file[k] = static_cast<char>(random());
+        break;
+      default:
+        if (at < file.size()) file[at] = static_cast<char>(random() % 12);
+    }
+  }
+  return files;
 }
 
 }  // namespace overtake::chakra_case

@@ -60,12 +60,13 @@ enum class CommType : std::uint8_t {
 
 inline constexpr std::string_view kVersion = "0.0.4";
 
-// Attributes of ours, which make what we write exact for us; others pass over them.
+// Attributes of ours, which make what we write exact for us; others pass over them. They count in files whose metadata
+// name this program as their producer.
 namespace own {
-inline constexpr std::string_view kind = "kind", micro_batch = "micro_batch", duration_ns = "duration_ns",
-                                  start_ns = "start_ns", lane = "lane", place = "place",
-                                  asynchronous = "is_asynchronous", collective = "collective", model = "model",
-                                  schedule = "schedule";
+inline constexpr std::string_view producer = "producer", program = "overtake", kind = "kind",
+                                  micro_batch = "micro_batch", duration_ns = "duration_ns", start_ns = "start_ns",
+                                  lane = "lane", place = "place", asynchronous = "is_asynchronous",
+                                  collective = "collective", model = "model", schedule = "schedule";
 }
 
 // Of tasks in a plan, for what Chakra has and plans have not.

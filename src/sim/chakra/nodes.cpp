@@ -194,28 +194,30 @@ void NodeReader::read_node(WireReader message) {
       return true;
     };
     std::int64_t n = 0;
-    if (number("is_cpu_op", n))
+    if (number("is_cpu_op", n)) {
       draft.is_cpu = n != 0;
-    else if (number("comm_size", draft.comm_size) || number("comm_type", draft.comm_type) ||
-             number("comm_src", draft.source) || number("comm_dst", draft.destination) ||
-             number("comm_tag", draft.tag) || number("comm_priority", draft.priority) ||
-             number("stream", draft.stream) || number("tid", draft.thread) || number("num_ops", node.operations) ||
-             number("tensor_size", node.bytes) || number(own::duration_ns, own_duration) ||
-             number(own::start_ns, node.start_ns) || number(own::lane, draft.lane) ||
-             number(own::collective, draft.collective))
-      return;
-    else if (number(own::place, node.place))
-      draft.has_place = true;
-    else if (number(own::asynchronous, n))
-      draft.is_asynchronous = n != 0;
-    else if (number(own::micro_batch, n))
-      node.micro_batch = static_cast<std::uint32_t>(n);
-    else if (number("involved_dim", n))
+    } else if (number("involved_dim", n)) {
       draft.involves_all = n != 0;
-    else if (a.name == "pg_name")
+    } else if (a.name == "pg_name") {
       draft.group = a.text;
-    else if (a.name == own::kind)
+    } else if (number("comm_size", draft.comm_size) || number("comm_type", draft.comm_type) ||
+               number("comm_src", draft.source) || number("comm_dst", draft.destination) ||
+               number("comm_tag", draft.tag) || number("comm_priority", draft.priority) ||
+               number("stream", draft.stream) || number("tid", draft.thread) || number("num_ops", node.operations) ||
+               number("tensor_size", node.bytes) || !is_ours_) {
+      return;
+    } else if (number(own::place, node.place)) {
+      draft.has_place = true;
+    } else if (number(own::asynchronous, n)) {
+      draft.is_asynchronous = n != 0;
+    } else if (number(own::micro_batch, n)) {
+      node.micro_batch = static_cast<std::uint32_t>(n);
+    } else if (a.name == own::kind) {
       draft.kind = kind_named(a.text);
+    } else {
+      number(own::duration_ns, own_duration) || number(own::start_ns, node.start_ns) || number(own::lane, draft.lane) ||
+          number(own::collective, draft.collective);
+    }
   };
   while (message.next()) {
     switch (message.field()) {
@@ -297,6 +299,7 @@ void NodeReader::read(const std::string& path, std::string_view content) {
   rank_ = static_cast<std::uint16_t>(out_.files.size());
   OVERTAKE_CHECK(out_.files.size() < 0xffff, "{}: more ranks than devices can be", path);
   out_.files.push_back(path);
+  is_ours_ = false;
   first_transfer_ = out_.transfers.size();
   group_names_.clear();
   process_groups_.clear();
@@ -309,8 +312,9 @@ void NodeReader::read(const std::string& path, std::string_view content) {
       field.text();
     } else if (field.field() == metadata_field::attribute) {
       const Attribute a = read_attribute(field.message());
-      if (a.name == own::model) out_.graph.model = a.text;
-      if (a.name == own::schedule) out_.schedule = a.text;
+      if (a.name == own::producer) is_ours_ = a.text == own::program;
+      if (is_ours_ && a.name == own::model) out_.graph.model = a.text;
+      if (is_ours_ && a.name == own::schedule) out_.schedule = a.text;
     } else {
       field.fail("what should be GlobalMetadata has other fields");
     }

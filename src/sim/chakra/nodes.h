@@ -95,6 +95,7 @@ class NodeReader {
   std::map<Group, std::uint32_t> groups_;
   // Of the file at hand.
   std::uint16_t rank_ = 0;
+  bool is_ours_ = false;
   std::size_t first_transfer_ = 0;
   std::map<std::string, std::uint32_t, std::less<>> group_names_;  // Transfer::group until the file has been read
   std::map<std::string, std::vector<std::uint32_t>, std::less<>> process_groups_;

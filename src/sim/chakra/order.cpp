@@ -150,26 +150,20 @@ std::vector<Lane> lanes_by(const Nodes& in, const std::vector<TaskId>& order) {
 
 class Orderer {
  public:
-  Orderer(const Nodes& in, const Matches& matches) : in_(in), matches_(matches), edges_(resolve(in)) {
-    by_start_.resize(in.nodes.size());
-    std::iota(by_start_.begin(), by_start_.end(), TaskId{0});
-    std::ranges::stable_sort(by_start_, {}, [&](TaskId t) { return in.nodes[t].start_ns; });
-    recorded_ = lanes_by(in, by_start_);
-    for (Lane& lane : recorded_) std::ranges::stable_sort(lane.tasks, {}, [&](TaskId t) { return in.nodes[t].place; });
-  }
+  Orderer(const Nodes& in, const Matches& matches) : in_(in), matches_(matches), edges_(resolve(in)) {}
 
-  Order run() const {
+  Order run() {
     Order out;
-    out.lanes = recorded_;
-    if (!is_complete(walk(constraints(true), in_, &matches_, by_start_))) {
-      const Constraints loose = constraints(false);
-      const Walk walked = walk(loose, in_, &matches_, by_start_);
-      if (!is_complete(walked)) fail(loose, walked);
-      const std::vector<Lane> begun = lanes_by(in_, walked.begun), ended = lanes_by(in_, walked.ended);
-      for (std::size_t l = 0; l < out.lanes.size(); ++l)
-        if (!keeps_order(l)) out.lanes[l] = out.lanes[l].is_asynchronous ? begun[l] : ended[l];
+    std::vector<TaskId> by_id(in_.nodes.size());
+    std::iota(by_id.begin(), by_id.end(), TaskId{0});
+    record(std::move(by_id));
+    if (!runs_as_recorded()) {
+      // Ids may run against dependencies, where all else is equal.
+      record(order_of_files());
+      if (!runs_as_recorded()) find_another();
     }
-    out.waits = waits(out.lanes);
+    out.waits = waits();
+    out.lanes = std::move(lanes_);
     return out;
   }
 
@@ -177,20 +171,53 @@ class Orderer {
   bool is_complete(const Walk& walked) const { return walked.ended.size() == in_.nodes.size(); }
   bool keeps_order(std::size_t lane) const { return in_.lanes[lane].has_order && !in_.lanes[lane].is_asynchronous; }
 
-  // With the recorded order of all lanes, or only of those that certainly had it.
-  Constraints constraints(bool is_strict) const {
+  // Lanes by place, time of start, and `ties`.
+  void record(std::vector<TaskId> ties) {
+    by_start_ = std::move(ties);
+    std::ranges::stable_sort(by_start_, {}, [&](TaskId t) { return in_.nodes[t].start_ns; });
+    lanes_ = lanes_by(in_, by_start_);
+    for (Lane& lane : lanes_) std::ranges::stable_sort(lane.tasks, {}, [&](TaskId t) { return in_.nodes[t].place; });
+  }
+
+  bool runs_as_recorded() const { return is_complete(walk(constraints(true), in_, &matches_, by_start_)); }
+
+  // One that no file speaks against; the error for a circle.
+  std::vector<TaskId> order_of_files() const {
+    const Constraints files{.before = dependencies_from(file_edges(), in_.nodes.size()), .next_to_begin = {}};
+    Walk walked = walk(files, in_, nullptr, by_start_);
+    if (!is_complete(walked)) fail_circle(in_, find_circle(walked, files, in_, nullptr), true);
+    return std::move(walked.ended);
+  }
+
+  // Other orders for the lanes that may have them; the error for a circle.
+  void find_another() {
+    const Constraints loose = constraints(false);
+    const Walk walked = walk(loose, in_, &matches_, by_start_);
+    if (!is_complete(walked)) fail_circle(in_, find_circle(walked, loose, in_, &matches_), false);
+    std::vector<Lane> begun = lanes_by(in_, walked.begun), ended = lanes_by(in_, walked.ended);
+    for (std::size_t l = 0; l < lanes_.size(); ++l)
+      if (!keeps_order(l)) lanes_[l] = std::move(lanes_[l].is_asynchronous ? begun[l] : ended[l]);
+  }
+
+  std::vector<Edge> file_edges() const {
     std::vector<Edge> edges = edges_.data;
     edges.insert(edges.end(), edges_.control.begin(), edges_.control.end());
+    return edges;
+  }
+
+  // With the recorded order of all lanes, or only of those that certainly had it.
+  Constraints constraints(bool is_strict) const {
+    std::vector<Edge> edges = file_edges();
     for (std::uint32_t i = 0; i < in_.transfers.size(); ++i) {
       const Transfer& t = in_.transfers[i];
       if (in_.nodes[t.node].kind == Kind::recv) edges.emplace_back(t.node, in_.transfers[matches_.other[i]].node);
     }
     Constraints out;
     if (is_strict) out.next_to_begin.assign(in_.nodes.size(), kNone);
-    for (std::size_t l = 0; l < recorded_.size(); ++l) {
-      const std::vector<TaskId>& tasks = recorded_[l].tasks;
+    for (std::size_t l = 0; l < lanes_.size(); ++l) {
+      const std::vector<TaskId>& tasks = lanes_[l].tasks;
       for (std::size_t i = 1; i < tasks.size(); ++i) {
-        if (is_strict && recorded_[l].is_asynchronous)
+        if (is_strict && lanes_[l].is_asynchronous)
           out.next_to_begin[tasks[i - 1]] = tasks[i];
         else if (is_strict || keeps_order(l))
           edges.emplace_back(tasks[i], tasks[i - 1]);
@@ -200,18 +227,9 @@ class Orderer {
     return out;
   }
 
-  [[noreturn]] void fail(const Constraints& loose, const Walk& walked) const {
-    std::vector<Edge> edges = edges_.data;
-    edges.insert(edges.end(), edges_.control.begin(), edges_.control.end());
-    const Constraints files{.before = dependencies_from(std::move(edges), in_.nodes.size()), .next_to_begin = {}};
-    const Walk alone = walk(files, in_, nullptr, by_start_);
-    if (!is_complete(alone)) fail_circle(in_, find_circle(alone, files, in_, nullptr), true);
-    fail_circle(in_, find_circle(walked, loose, in_, &matches_), false);
-  }
-
-  std::vector<Wait> waits(const std::vector<Lane>& lanes) const {
+  std::vector<Wait> waits() const {
     std::vector<TaskId> previous(in_.nodes.size(), kNone);
-    for (const Lane& lane : lanes)
+    for (const Lane& lane : lanes_)
       for (std::size_t i = 1; i < lane.tasks.size() && !lane.is_asynchronous; ++i)
         previous[lane.tasks[i]] = lane.tasks[i - 1];
     std::vector<Wait> out;
@@ -227,7 +245,7 @@ class Orderer {
   const Matches& matches_;
   FileEdges edges_;
   std::vector<TaskId> by_start_;
-  std::vector<Lane> recorded_;
+  std::vector<Lane> lanes_;
 };
 
 }  // namespace

@@ -13,8 +13,9 @@ struct Order {
   std::vector<Wait> waits;  // sorted; what the files call dependencies, but for those that only repeat a lane's order
 };
 
-// A lane has the order of its places, times of start and ids. Where that would wait for ever, those without places and
-// times take another that does not. A user error for a dependency on what is not there, and for a circle.
+// A lane has the order of its places, times of start and ids. Where that would wait for ever, dependencies decide
+// between equal times, and lanes without places and times take another order. A user error for a dependency on what is
+// not there, and for a circle.
 Order order(const Nodes& nodes, const Matches& matches);
 
 }  // namespace overtake::chakra

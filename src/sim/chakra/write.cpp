@@ -62,6 +62,7 @@ class PlanWriter {
   std::string file_of(std::size_t device) const {
     WireWriter metadata, out;
     metadata.text(metadata_field::version, kVersion)
+        .message(metadata_field::attribute, attribute(own::producer, own::program))
         .message(metadata_field::attribute, attribute(own::model, graph_.model))
         .message(metadata_field::attribute, attribute(own::schedule, plan_.schedule));
     out.append(metadata);
