@@ -22,6 +22,22 @@ std::optional<Kind> kind_named(std::string_view text) {
   return {};
 }
 
+// None for those that plans do not have.
+std::optional<Kind> collective_kind(CommType type) {
+  switch (type) {
+    case CommType::all_reduce:
+    case CommType::barrier:
+      return Kind::all_reduce;
+    case CommType::all_gather:
+      return Kind::all_gather;
+    case CommType::reduce_scatter:
+    case CommType::reduce_scatter_block:
+      return Kind::reduce_scatter;
+    default:
+      return {};
+  }
+}
+
 bool is_transfer_kind(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::recv; }
 
 }  // namespace
@@ -132,33 +148,24 @@ void NodeReader::take(Draft& draft) {
       attrs.set(kTypeAttr, static_cast<std::int64_t>(draft.type));
       break;
     case NodeType::collective: {
-      is_transfer = true;
       if (draft.comm_type < 0 || draft.comm_type > static_cast<int>(CommType::barrier))
         out_.fail(node, "a collective without a known comm_type; convert the trace anew");
-      switch (static_cast<CommType>(draft.comm_type)) {
-        case CommType::barrier:  // is an all-reduce of one number, in PyTorch as in MPI
-          draft.comm_size = std::max(draft.comm_size, std::int64_t{4});
-          [[fallthrough]];
-        case CommType::all_reduce:
-          node.kind = Kind::all_reduce;
-          break;
-        case CommType::all_gather:
-          node.kind = Kind::all_gather;
-          break;
-        case CommType::reduce_scatter:
-        case CommType::reduce_scatter_block:
-          node.kind = Kind::reduce_scatter;
-          break;
-        default:
-          if (node.duration_ns == 0)
-            out_.fail(node, fmt::format("collectives of comm_type {} are only replayed, and it has no duration; use a "
-                                        "trace that was recorded",
-                                        draft.comm_type));
-          is_transfer = false;
-          attrs.set(kTypeAttr, static_cast<std::int64_t>(draft.type));
-          attrs.set(kCommTypeAttr, draft.comm_type);
-          attrs.set(kCommSizeAttr, std::max(draft.comm_size, std::int64_t{0}));
+      const auto type = static_cast<CommType>(draft.comm_type);
+      // A barrier is an all-reduce of one number, in PyTorch as in MPI.
+      if (type == CommType::barrier) draft.comm_size = std::max(draft.comm_size, std::int64_t{4});
+      if (const auto kind = collective_kind(type)) {
+        node.kind = *kind;
+        is_transfer = true;
+        break;
       }
+      if (node.duration_ns == 0)
+        out_.fail(node,
+                  fmt::format("collectives of comm_type {} are only replayed, and it has no duration; use a trace "
+                              "that was recorded",
+                              draft.comm_type));
+      attrs.set(kTypeAttr, static_cast<std::int64_t>(draft.type));
+      attrs.set(kCommTypeAttr, draft.comm_type);
+      attrs.set(kCommSizeAttr, std::max(draft.comm_size, std::int64_t{0}));
       break;
     }
     case NodeType::invalid:
