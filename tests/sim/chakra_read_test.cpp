@@ -294,6 +294,15 @@ TEST(ChakraRead, SurvivesDamage) {
   }
   EXPECT_GT(fine, tries / 100);
   EXPECT_LT(fine, tries * 9 / 10);
+  // Noise, by itself and as the nodes of a file.
+  for (std::size_t i = 0; i < tries / 4; ++i) {
+    std::string noise = i % 2 == 0 ? "" : trace({});
+    for (std::size_t length = random() % 60; length > 0; --length) noise += static_cast<char>(random());
+    try {
+      read({noise});
+    } catch (const UserError&) {
+    }
+  }
 }
 
 }  // namespace
