@@ -29,6 +29,7 @@ struct SimulateFlags {
   bool recompute = false, no_slowdown = false, json = false;
 };
 
+constexpr std::uint32_t kBlocksOfAPipeline = 64;
 constexpr std::uint32_t kMostBlocks = 400;             // of a model, data parallel
 constexpr std::uint64_t kMostTasks = 1'500'000;        // of a plan
 constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
@@ -125,9 +126,10 @@ Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
   const Graph step =
       build_training_graph(std::move(network.graph), backend->target(),
                            {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
-  const std::uint64_t copies = static_cast<std::uint64_t>(pieces) * 5;
-  const auto most =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kMostTasks / copies, run.stages * 2, kMostBlocks));
+  // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each.
+  const std::uint64_t wanted = run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages) : kMostBlocks;
+  const std::uint64_t affordable = kMostTasks / (5 * static_cast<std::uint64_t>(pieces));
+  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
   std::int64_t samples = 0;
   for (const Buffer& b : step.buffers)
     if (b.role == Role::input && samples == 0) samples = b.shape[0];
@@ -225,7 +227,7 @@ class Simulation {
       fail_user("simulate: give a MODEL, or --synthetic stages=8,micro=16,f=1,b=1,w=1");
     if (!flags_.synthetic.empty()) {
       work_ = synthetic_workload(flags_);
-      flags_.cluster = fmt::format("dgx-h100:{}", (flags_.run.stages * flags_.run.replicas + 7) / 8);
+      flags_.cluster = fmt::format("ideal:{}", flags_.run.stages * flags_.run.replicas);
     }
     cluster_ = load_cluster(flags_.cluster);
     topology_ = make_topology(cluster_);

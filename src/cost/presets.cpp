@@ -256,13 +256,31 @@ link host/cpu tor
   latency = 10 us
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kPresets = {{{"p3.8xlarge", kP3Small},
+// Devices between which everything takes no time, for schedules as textbooks have them.
+constexpr std::string_view kIdeal = R"(cluster ideal
+device unit
+  f32 = 100 TFLOP/s
+  bf16 = 1000 TFLOP/s
+  memory = 1 TB
+  memory_bandwidth = 4 TB/s
+  sms = 100
+node unit x8
+  devices = unit x1
+switch air
+link unit/unit air
+  kind = NVLink
+  bandwidth = 1000000 TB/s
+  latency = 0 ns
+)";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPresets = {{{"p3.8xlarge", kP3Small},
                                                                                     {"p3.16xlarge", kP3Large},
                                                                                     {"dgx-a100", kDgxA100},
                                                                                     {"dgx-h100", kDgxH100},
                                                                                     {"dgx-h200", kDgxH200},
                                                                                     {"h200", kH200},
-                                                                                    {"cpu-hosts", kCpuHosts}}};
+                                                                                    {"cpu-hosts", kCpuHosts},
+                                                                                    {"ideal", kIdeal}}};
 
 }  // namespace
 

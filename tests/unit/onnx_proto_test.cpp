@@ -5,7 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "models/onnx/wire.h"
+#include "models/onnx/proto_parts.h"
 #include "onnx_writer.h"
 #include "temporary_folder.h"
 
@@ -33,7 +33,7 @@ std::vector<T> values_of(const Tensor& tensor) {
 std::string wire_error(const std::string& bytes) {
   const std::string file = "file";
   return user_error([&] {
-    for (WireReader reader(std::as_bytes(std::span(bytes)), file); reader.next();) {
+    for (WireReader reader(std::as_bytes(std::span(bytes)), file, kWireAdvice); reader.next();) {
     }
   });
 }
@@ -42,7 +42,7 @@ TEST(OnnxWire, ReadsEveryKindOfField) {
   const std::string file = "file";
   const Message message =
       Message().number(1, -1).number(2, 300).real(3, 1.5f).text(4, "abc").packed_numbers(5, {1, -2, 128});
-  WireReader reader(std::as_bytes(std::span(message.bytes())), file);
+  WireReader reader(std::as_bytes(std::span(message.bytes())), file, kWireAdvice);
   EXPECT_EQ(reader.count(2), 1u);
   ASSERT_TRUE(reader.next());
   EXPECT_EQ(reader.field(), 1u);
@@ -80,7 +80,7 @@ TEST(OnnxWire, RefusesDamage) {
 TEST(OnnxWire, RefusesValuesOfAnotherTypeAndEndlessNesting) {
   const std::string file = "file";
   const Message message = Message().number(1, 7).text(2, "abc");
-  WireReader reader(std::as_bytes(std::span(message.bytes())), file);
+  WireReader reader(std::as_bytes(std::span(message.bytes())), file, kWireAdvice);
   reader.next();
   EXPECT_TRUE(says(user_error([&] { reader.text(); }), {"field 1 has wire type 0 instead of 2"}));
   EXPECT_TRUE(says(user_error([&] { reader.real(); }), {"wire type 0 instead of 5"}));
@@ -92,7 +92,7 @@ TEST(OnnxWire, RefusesValuesOfAnotherTypeAndEndlessNesting) {
   Message nested;
   for (int depth = 0; depth < 40; ++depth) nested = Message().message(1, nested);
   const auto descend = [&] {
-    WireReader inner(std::as_bytes(std::span(nested.bytes())), file);
+    WireReader inner(std::as_bytes(std::span(nested.bytes())), file, kWireAdvice);
     while (inner.next()) inner = inner.message();
   };
   EXPECT_TRUE(says(user_error(descend), {"nested too deeply"}));

@@ -218,7 +218,7 @@ File parse_file(std::shared_ptr<const std::string> content, const std::filesyste
   File file;
   file.path = source.path;
   std::vector<Function> functions;
-  parse_model(WireReader(std::as_bytes(std::span(*source.content)), source.path), source, file, functions);
+  parse_model(WireReader(std::as_bytes(std::span(*source.content)), source.path, kWireAdvice), source, file, functions);
   check_opset(file.opset, file.path);
   file.bytes = std::ssize(*source.content) + source.external.total_bytes();
   drop_initialized_inputs(file);

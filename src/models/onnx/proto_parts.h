@@ -3,13 +3,17 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/wire.h"
 #include "models/onnx/external.h"
 #include "models/onnx/proto.h"
-#include "models/onnx/wire.h"
 
 namespace overtake::onnx {
+
+// How errors of the wire format end.
+inline constexpr std::string_view kWireAdvice = "it is damaged or no ONNX file: export or fetch it again";
 
 // What all parts of one file share.
 struct Source {

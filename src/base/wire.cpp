@@ -1,17 +1,16 @@
-#include "models/onnx/wire.h"
+#include "base/wire.h"
 
 #include <bit>
 #include <cstring>
 
 #include "base/error.h"
 
-namespace overtake::onnx {
+namespace overtake {
 
 static_assert(std::endian::native == std::endian::little, "protobuf's fixed numbers are little-endian");
 
 void WireReader::fail(std::string_view what) const {
-  fail_user("{}: byte {}: {}; it is damaged or no ONNX file: export or fetch it again", *file_,
-            start_ + field_position_, what);
+  fail_user("{}: byte {}: {}; {}", *file_, start_ + field_position_, what, advice_);
 }
 
 std::uint64_t WireReader::read_varint() {
@@ -66,6 +65,14 @@ bool WireReader::next() {
   return true;
 }
 
+WireReader WireReader::next_message() {
+  field_position_ = position_;
+  const std::uint64_t length = read_varint();
+  if (length > left()) fail(fmt::format("a message of {} bytes where {} are left", length, left()));
+  position_ += length;
+  return WireReader(bytes_.subspan(position_ - length, length), *this, start_ + position_ - length);
+}
+
 void WireReader::expect(WireType type) const {
   if (type_ != type) {
     fail(fmt::format("field {} has wire type {} instead of {}", field_, static_cast<int>(type_),
@@ -76,6 +83,11 @@ void WireReader::expect(WireType type) const {
 std::int64_t WireReader::integer() const {
   expect(WireType::varint);
   return static_cast<std::int64_t>(number_);
+}
+
+std::uint64_t WireReader::fixed() const {
+  if (type_ != WireType::fixed32) expect(WireType::fixed64);
+  return number_;
 }
 
 float WireReader::real() const {
@@ -122,4 +134,4 @@ std::size_t WireReader::count(std::uint32_t field) const {
   return found;
 }
 
-}  // namespace overtake::onnx
+}  // namespace overtake

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace overtake::onnx {
+namespace overtake {
 
 // Numbered as in the format; groups (3 and 4) are obsolete and refused.
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
@@ -17,19 +17,26 @@ enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32
 // error that names the file and the place.
 class WireReader {
  public:
-  // `bytes` is the content of a whole file called `file`; both outlive the reader and those made from it.
-  WireReader(std::span<const std::byte> bytes, const std::string& file) : file_(&file), bytes_(bytes) {}
+  // `bytes` is the content of a whole file called `file`; all three outlive the reader and those made from it. Errors
+  // end with `advice`: what the file may be instead, and what to do.
+  WireReader(std::span<const std::byte> bytes, const std::string& file, std::string_view advice)
+      : file_(&file), advice_(advice), bytes_(bytes) {}
 
   // Moves to the next field and checks all of it; false at the end.
   bool next();
+  // Of a stream of messages, each behind its length: the next, whole; `is_empty` at the end.
+  WireReader next_message();
+  bool is_empty() const { return left() == 0; }
 
   std::uint32_t field() const { return field_; }
   std::int64_t integer() const;
+  std::uint64_t fixed() const;  // the bits of a number of 4 or 8 bytes
   float real() const;
   std::span<const std::byte> bytes() const;
   std::string_view text() const;
   std::string name() const { return std::string(text()); }
   WireReader message() const;
+  WireType type() const { return type_; }
 
   // Repeated numbers come one by one or packed into one field: these take the number or numbers of this field.
   template <class Take>
@@ -53,7 +60,7 @@ class WireReader {
   static constexpr int kMostDepth = 16;  // messages inside messages; ONNX without subgraphs needs 6
 
   WireReader(std::span<const std::byte> bytes, const WireReader& outer, std::size_t start)
-      : file_(outer.file_), bytes_(bytes), start_(start), depth_(outer.depth_ + 1) {}
+      : file_(outer.file_), advice_(outer.advice_), bytes_(bytes), start_(start), depth_(outer.depth_ + 1) {}
 
   void expect(WireType type) const;
   std::uint64_t read_varint();
@@ -61,6 +68,7 @@ class WireReader {
   std::size_t left() const { return bytes_.size() - position_; }
 
   const std::string* file_;
+  std::string_view advice_;
   std::span<const std::byte> bytes_;
   std::size_t start_ = 0;  // of bytes_ in the file
   std::size_t position_ = 0;
@@ -74,4 +82,4 @@ class WireReader {
   std::span<const std::byte> payload_ = {};  // the bytes of the value
 };
 
-}  // namespace overtake::onnx
+}  // namespace overtake
