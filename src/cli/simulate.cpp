@@ -274,7 +274,7 @@ class Simulation {
     run.steps = flags_.steps > 0 ? flags_.steps : !flags_.synthetic.empty() || tasks > kTasksForManySteps ? 1 : kSteps;
     options_.algorithm = algorithm_of(flags_.algorithm);
     options_.chunk_bytes = parse_bytes(flags_.chunk, "--chunk");
-    options_.overlap_slows = !flags_.no_slowdown;
+    options_.overlap_slows = !flags_.no_slowdown && flags_.synthetic.empty();
     if (!flags_.synthetic.empty()) options_.protocol = Protocol::ideal;
     if (!flags_.slow.empty()) options_.speeds.assign(topology_.device_count, 1);
     for (const std::string& text : flags_.slow) {

@@ -56,6 +56,8 @@ class RunSimulator {
 
  private:
   PipelineProblem problem_of(const RunSpec& spec) const;
+  SimulatedRun run_schedule(const RunSpec& spec, const PipelineProblem& problem,
+                            const PipelineSchedule& schedule) const;
   SimulatedRun run_with(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
                         std::uint32_t first_k) const;
   SimulatedRun best_first_k(const RunSpec& spec, const PipelineProblem& problem,
