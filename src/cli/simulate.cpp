@@ -10,6 +10,7 @@
 #include "cli/simulated_runs.h"
 #include "cost/roofline.h"
 #include "exec/backend.h"
+#include "exec/gpu_target.h"
 #include "models/network.h"
 #include "passes/pipeline.h"
 #include "report/perfetto.h"
@@ -117,14 +118,13 @@ Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
   }
   Network network = load_network(flags.model, {.settings = settings});
   const Precision precision = precision_from_string(flags.precision);
-  const auto backend = open_backend("null", {.precision = precision == Precision::tf32 ? Precision::f32 : precision});
   PassRunner runner;
   const OptimizerSettings optimizer{.kind = flags.optimizer == "sgd" ? OptimizerSettings::Kind::sgd
                                                                      : OptimizerSettings::Kind::adamw};
   if (flags.optimizer != "sgd" && flags.optimizer != "adamw")
     fail_user("--optimizer {}: choose sgd or adamw", flags.optimizer);
   const Graph step =
-      build_training_graph(std::move(network.graph), backend->target(),
+      build_training_graph(std::move(network.graph), GpuTarget(),
                            {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
   // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each.
   const std::uint64_t wanted = run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages) : kMostBlocks;

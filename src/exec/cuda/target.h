@@ -1,34 +1,15 @@
 #pragma once
 
 #include "exec/cuda/device.h"
-#include "exec/image_layouts.h"
+#include "exec/gpu_target.h"
 
 namespace overtake {
 
-// Images are channels-last, convolution weights [O][kh][kw][C] in memory; where an input has few channels (RGB), both
-// are padded with zeros to 8, for which libraries have far better kernels. Beside bfloat16 activations, weights have a
-// bfloat16 copy, and the gradients of matrices that libraries compute are bfloat16 too (their sums are float32).
-class CudaTarget final : public Target {
+// What depends on the GPU and its libraries.
+class CudaTarget final : public GpuTarget {
  public:
   explicit CudaTarget(CudaDevice& device) : device_(device) {}
-  // What cuBLASLt does on the way out.
-  bool fuses_linear(std::string_view function) const override { return function == "relu" || function == "gelu_tanh"; }
-  bool fuses_batch_norm(std::string_view function) const override {
-    return function == "relu" || function == "hard_swish" || function == "silu";
-  }
-  bool fuses_derivative(std::string_view function) const override { return function == "gelu_tanh"; }
-  bool fuses_gradient_sums() const override { return true; }
-  bool joins_projections() const override { return true; }
-  bool takes_product(const MatmulView& view) const override;
-  bool pads_classes() const override { return true; }
-  ImageLayout image_layout(const Graph& graph, const Task& task) const override {
-    return channels_last_where_possible(graph, task);
-  }
-  std::optional<Layout> first_image_layout(const Graph& graph, const Task& task) const override;
-  bool shares_concats() const override { return true; }
   bool takes_pitch(const Graph& graph, const Task& task, std::size_t operand, std::int64_t pitch) const override;
-  std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
-  bool updates_write_copies() const override { return true; }
   // Enough that launches do not count, few enough that gradients do not stay long.
   std::int64_t update_group_elements() const override { return std::int64_t{8} << 20; }
   std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override;
@@ -36,8 +17,5 @@ class CudaTarget final : public Target {
  private:
   CudaDevice& device_;
 };
-
-// How convolution weights lie beside an image x.
-Layout conv_filter_layout(const Buffer& x, const Buffer& weight);
 
 }  // namespace overtake

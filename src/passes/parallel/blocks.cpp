@@ -50,8 +50,9 @@ class Cutter {
       if (g.tasks[t].kind == Kind::forward) forward_.push_back(t);
     OVERTAKE_CHECK(!forward_.empty(), "graph {} has no forward tasks", g.model);
     for (std::size_t i = 0; i < forward_.size(); ++i) {
-      const auto has_weight = std::ranges::any_of(
-          g.reads(forward_[i]), [&](BufferId b) { return b != kNone && g.buffers[b].role == Role::weight; });
+      const auto has_weight = std::ranges::any_of(g.reads(forward_[i]), [&](BufferId b) {
+        return b != kNone && (g.buffers[b].role == Role::weight || g.buffers[b].role == Role::weight_copy);
+      });
       if (i == 0 || has_weight) first_.push_back(i);
     }
     // All of a step counts: a block's gradients take about twice its forward.
