@@ -15,6 +15,7 @@
 #include "passes/pipeline.h"
 #include "report/perfetto.h"
 #include "report/table.h"
+#include "sim/chakra/chakra.h"
 
 namespace overtake {
 namespace {
@@ -25,12 +26,12 @@ struct SimulateFlags {
   RunSpec run;
   int steps = 0;
   int first_k = -1;
-  std::string memory_cap, bucket = "25M", algorithm = "auto", chunk = "4M", compare, sweep, trace;
+  std::string memory_cap, bucket = "25M", algorithm = "auto", chunk = "4M", compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail;
   bool recompute = false, no_slowdown = false, json = false;
 };
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64;
+constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
 constexpr std::uint32_t kMostBlocks = 400;             // of a model, data parallel
 constexpr std::uint64_t kMostTasks = 1'500'000;        // of a plan
 constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
@@ -127,7 +128,10 @@ Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
       build_training_graph(std::move(network.graph), GpuTarget(),
                            {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
   // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each.
-  const std::uint64_t wanted = run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages) : kMostBlocks;
+  // What is computed again should be much more than what is kept for it.
+  const std::uint64_t wanted = flags.recompute  ? std::max(kRecomputedBlocks, 2 * run.stages)
+                               : run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages)
+                                                : kMostBlocks;
   const std::uint64_t affordable = kMostTasks / (5 * static_cast<std::uint64_t>(pieces));
   const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
   std::int64_t samples = 0;
@@ -261,6 +265,7 @@ class Simulation {
     if (!flags_.trace.empty())
       write_file_atomically(
           flags_.trace, perfetto_json({{runs[0].name, &runs[0].plan.plan, {runs[0].result.trace}, flags_.cluster}}));
+    if (!flags_.chakra_out.empty()) write_chakra(runs[0].plan.plan, runs[0].result.trace, flags_.chakra_out);
     print(runs, runner, left_out);
     return 0;
   }
@@ -328,9 +333,80 @@ class Simulation {
   std::optional<std::int64_t> memory_;
 };
 
+// What another program traced, on the cluster.
+int replay(const SimulateFlags& flags) {
+  const ChakraPlan traced = read_chakra(flags.chakra);
+  const Cluster cluster = load_cluster(flags.cluster);
+  const Topology topology = make_topology(cluster);
+  ClusterJob job{.plan = &traced.plan, .work = {}};
+  for (const Lane& lane : traced.plan.lanes)
+    if (std::ranges::find(job.devices, lane.device) == job.devices.end()) job.devices.push_back(lane.device);
+  std::ranges::sort(job.devices);
+  if (job.devices.empty() || job.devices.back() >= topology.device_count)
+    fail_user("simulate: {} has {} ranks, and cluster {} has {} devices; add nodes (a preset takes them as NAME:4)",
+              flags.chakra, job.devices.size(), cluster.name, topology.device_count);
+  const DeviceType& device = cluster.devices[topology.vertices[0].type];
+  std::vector<TaskWork> work(traced.plan.graph.tasks.size());
+  const RooflineOptions part;
+  for (TaskId t = 0; t < work.size(); ++t) {
+    const auto ns = [](std::int64_t amount, double share, std::int64_t rate) {
+      return static_cast<std::int64_t>(1e9 * static_cast<double>(amount) / (share * static_cast<double>(rate)));
+    };
+    work[t].compute_ns = ns(traced.operations[t], part.matrix_part, device.bf16_flops);
+    work[t].memory_ns = ns(traced.bytes[t], part.bandwidth_part, device.memory_bandwidth);
+    work[t].ns = traced.durations_ns[t] > 0 ? traced.durations_ns[t] : std::max(work[t].compute_ns, work[t].memory_ns);
+    work[t].compute_ns = std::min(work[t].compute_ns, work[t].ns);
+    work[t].memory_ns = std::min(work[t].memory_ns, work[t].ns);
+  }
+  job.work = work;
+  ClusterOptions options;
+  options.algorithm = algorithm_of(flags.algorithm);
+  options.chunk_bytes = parse_bytes(flags.chunk, "--chunk");
+  options.overlap_slows = !flags.no_slowdown;
+  const JobResult result = simulate(cluster, topology, {&job, 1}, options)[0];
+  if (!result.is_finished)
+    fail_user("simulate: {} does not end: {}", flags.chakra, result.stuck.empty() ? "" : result.stuck[0].why);
+  const std::vector<DeviceTime> times = device_times(traced.plan, result.trace);
+  if (!flags.trace.empty())
+    write_file_atomically(flags.trace, perfetto_json({{flags.chakra, &traced.plan, {result.trace}, flags.cluster}}));
+  if (!flags.chakra_out.empty()) write_chakra(traced.plan, result.trace, flags.chakra_out);
+  if (flags.json) {
+    nlohmann::json devices = nlohmann::json::array();
+    for (const DeviceTime& t : times)
+      devices.push_back({{"busy_ms", static_cast<double>(t.busy_ns) * 1e-6},
+                         {"exposed_ms", static_cast<double>(t.exposed_ns) * 1e-6},
+                         {"bubble_ms", static_cast<double>(t.bubble_ns) * 1e-6}});
+    fmt::print("{}\n", nlohmann::json{{"trace", flags.chakra},
+                                      {"cluster", cluster.name},
+                                      {"step_ms", static_cast<double>(result.trace.step_ns) * 1e-6},
+                                      {"recorded_ms", static_cast<double>(traced.recorded.step_ns) * 1e-6},
+                                      {"tasks", work.size()},
+                                      {"devices", devices}}
+                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return 0;
+  }
+  Table table({"rank", "busy ms", "exposed comm. ms", "bubble ms"});
+  for (std::size_t d = 0; d < times.size(); ++d)
+    table.add({std::to_string(d), fmt::format("{:.3f}", static_cast<double>(times[d].busy_ns) * 1e-6),
+               fmt::format("{:.3f}", static_cast<double>(times[d].exposed_ns) * 1e-6),
+               fmt::format("{:.3f}", static_cast<double>(times[d].bubble_ns) * 1e-6)});
+  fmt::print("{}: {} tasks, {:.3f} ms on {}{}\n{}", flags.chakra, work.size(),
+             static_cast<double>(result.trace.step_ns) * 1e-6, cluster.name,
+             traced.recorded.spans.empty()
+                 ? ""
+                 : fmt::format(", recorded as {:.3f} ms", static_cast<double>(traced.recorded.step_ns) * 1e-6),
+             table.text());
+  return 0;
+}
+
 // One simulation for each value of --sweep.
 int simulate_all(const SimulateFlags& flags) {
   if (!flags.trace.empty()) check_writable(flags.trace);
+  if (!flags.chakra.empty()) {
+    if (!flags.model.empty() || !flags.synthetic.empty())
+      fail_user("--chakra {}: it stands instead of a MODEL; give one of the two", flags.chakra);
+    return replay(flags);
+  }
   if (flags.sweep.empty()) return Simulation(flags).run();
   const std::size_t at = flags.sweep.find('=');
   const std::string name = flags.sweep.substr(0, at);
@@ -417,6 +493,9 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   c->add_option("--sweep", flags->sweep,
                 "one after the other: dp, pp, micro-batches, batch or first-k, for example dp=1,2,4");
   c->add_option("--trace", flags->trace, "timeline of the fastest, for `overtake report` and ui.perfetto.dev");
+  c->add_option("--chakra", flags->chakra,
+                "instead of a model: Chakra execution traces PREFIX.0.et, PREFIX.1.et, ... (docs/chakra.md)");
+  c->add_option("--chakra-out", flags->chakra_out, "writes the fastest as Chakra execution traces PREFIX.0.et, ...");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
   c->footer("Example:\n  overtake simulate bert-24 --cluster p3.8xlarge:2 --pp 8 --micro-batches 32 --compare all");
   c->callback([flags, &exit_code] { exit_code = simulate_all(*flags); });

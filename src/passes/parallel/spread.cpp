@@ -253,19 +253,23 @@ class Spreader {
       if (const TaskId t = add_piece(piece, r, device); t != kNone) lane.push_back(t);
     };
     for (std::size_t k = 0; k < order.size(); ++k) {
-      const Block& block = order[k];
       const std::size_t begin = lane.size();
-      const bool is_pair = block.kind == BlockKind::input_grad && block.is_joined && k + 1 < order.size() &&
-                           order[k + 1].kind == BlockKind::weight_grad && order[k + 1].chunk == block.chunk &&
-                           order[k + 1].micro_batch == block.micro_batch;
-      if (is_pair) {
-        ++k;
-        for (const Piece& p : both_gradients(block.chunk, block.micro_batch, last_backward[block.chunk] == k)) add(p);
-        // What such a pair makes leaves when it is done.
-        for (std::size_t at = begin; at < lane.size(); ++at) held_by_[lane[at]] = lane.back();
-      } else {
-        for (const Piece& p : pieces_of(block, last_backward[block.chunk] == k)) add(p);
+      const bool is_alone = !order[k].is_joined;
+      for (bool goes_on = true; goes_on; ++k) {
+        const Block& block = order[k];
+        goes_on = block.is_joined && k + 1 < order.size();
+        const bool is_pair = goes_on && block.kind == BlockKind::input_grad &&
+                             order[k + 1].kind == BlockKind::weight_grad && order[k + 1].chunk == block.chunk &&
+                             order[k + 1].micro_batch == block.micro_batch;
+        if (is_pair) {
+          goes_on = order[++k].is_joined && k + 1 < order.size();
+          for (const Piece& p : both_gradients(block.chunk, block.micro_batch, last_backward[block.chunk] == k)) add(p);
+        } else {
+          for (const Piece& p : pieces_of(block, last_backward[block.chunk] == k)) add(p);
+        }
       }
+      --k;
+      if (!is_alone) join(std::span(lane).subspan(begin));
     }
     std::set<std::uint32_t> mine;
     for (const Block& block : order)
@@ -273,6 +277,20 @@ class Spreader {
         mine.insert(b);
     blocks_on_.resize(devices_);
     blocks_on_[device].assign(mine.begin(), mine.end());
+  }
+
+  // Blocks that are one task begin when all have what they need, and what they make leaves when all are done.
+  void join(std::span<const TaskId> tasks) {
+    std::set<BufferId> inside;
+    TaskId first = kNone;
+    for (const TaskId t : tasks) {
+      if (t == kNone) continue;
+      if (first == kNone) first = t;
+      held_by_[t] = tasks.back();
+      for (const BufferId b : graph().reads(t))
+        if (t != first && !inside.contains(b) && !is_persistent(graph().buffers[b].role)) needs_.push_back({b, first});
+      inside.insert(graph().writes(t).begin(), graph().writes(t).end());
+    }
   }
 
   // Late updates get their place before their operands are known.
@@ -313,6 +331,9 @@ class Spreader {
     if (from == device) return total(b, device);
     const BufferId copy = add_buffer(b, device);
     send(b, total(b, from), copy, maker, from, device, 0);
+    // What is gathered in the next step is sent there too.
+    for (const TaskId t : {messages_.back().send, messages_.back().recv})
+      graph().tasks[t].is_delayed = options_.order == ReductionOrder::scatter_gather && options_.replicas > 1;
     return copy;
   }
   BufferId& total(BufferId b, std::uint32_t device) {
@@ -346,7 +367,8 @@ class Spreader {
     for (const std::uint32_t b : blocks) {
       bucket.push_back(b);
       for (const BufferId g : in_.blocks[b].gradients) bytes += in_.graph.bytes(g);
-      const bool is_full = options_.order != ReductionOrder::buckets || bytes >= options_.bucket_bytes;
+      const bool is_full =
+          bytes >= (options_.order == ReductionOrder::buckets ? options_.bucket_bytes : options_.least_bytes);
       if (!is_full && b != blocks.back()) continue;
       reduce_together(bucket, members);
       bucket.clear();
@@ -359,7 +381,7 @@ class Spreader {
     const auto count = static_cast<std::int64_t>(in_.blocks.size());
     const bool is_urgent_first = options_.order != ReductionOrder::buckets;
     const std::int64_t priority =
-        is_urgent_first ? kMostUrgent - static_cast<std::int64_t>(blocks[0]) * (kMostUrgent - 1) / count : 0;
+        is_urgent_first ? kMostUrgent - std::ranges::min(blocks) * (kMostUrgent - 1) / count : 0;
     const bool scatters = options_.order == ReductionOrder::scatter_gather;
     // All of a step's sums come before what the next step gathers.
     const AttrsId sums = graph().add_attrs({{"collective", id}, {"priority", scatters ? kMostUrgent : priority}});
@@ -403,7 +425,8 @@ class Spreader {
       for (const TaskId t : lane)
         for (const BufferId b : graph().writes(t)) writer[b] = t;
     const auto made_by = [&](const Message& m) {
-      if (is_persistent(graph().buffers[m.writer].role)) return std::pair{TaskId{kNone}, std::uint32_t{0}};
+      const bool is_early = is_persistent(graph().buffers[m.writer].role) || graph().tasks[m.send].is_delayed;
+      if (is_early) return std::pair{TaskId{kNone}, std::uint32_t{0}};
       const TaskId t = writer[m.writer];
       if (t == kNone) return std::pair{TaskId{kNone}, std::uint32_t{kNone}};  // reduced gradients: after all else
       const auto held = held_by_.find(t);
@@ -419,6 +442,12 @@ class Spreader {
       recvs[{m.to, m.from}].push_back(m.recv);
       const TaskId by = made_by(m).first;
       if (by != kNone && by != writer[m.writer]) out_.plan.waits.push_back({by, m.send});
+    }
+    for (const Message& m : messages_) writer[graph().writes(m.recv)[0]] = m.recv;
+    for (const auto& [buffer, first] : needs_) {
+      const TaskId w = writer[buffer];
+      const bool is_ordered = w == kNone || graph().tasks[w].op != Op::transfer;  // on the same lane
+      if (!is_ordered) out_.plan.waits.push_back({w, first});
     }
     for (std::uint32_t d = 0; d < devices_; ++d) add_lane(d, std::move(sends[d]), true);
     for (auto& [ends, tasks] : recvs) add_lane(ends.first, std::move(tasks), true);
@@ -446,6 +475,11 @@ class Spreader {
   std::unordered_map<std::uint64_t, BufferId> received_;
   std::unordered_map<std::uint64_t, TaskId> last_writer_;  // of a total, by buffer and device
   std::unordered_map<TaskId, TaskId> held_by_;             // what a task makes leaves when this one is done
+  struct Need {
+    BufferId buffer;
+    TaskId by;
+  };
+  std::vector<Need> needs_;
   std::vector<Message> messages_;
   std::vector<std::vector<TaskId>> lanes_;  // per device
   std::vector<std::vector<std::uint32_t>> blocks_on_;

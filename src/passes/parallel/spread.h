@@ -24,6 +24,7 @@ struct SpreadOptions {
   std::uint32_t replicas = 1;
   ReductionOrder order = ReductionOrder::buckets;
   std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t least_bytes = 1 << 20;  // by layer: smaller ones share a reduction with those that come next
   // Reverse first-k: the weight gradients of the first k blocks of every chunk come after all input gradients of the
   // last micro-batch, the first block's first.
   std::uint32_t first_k = 0;
