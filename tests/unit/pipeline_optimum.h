@@ -28,7 +28,7 @@ class PipelineOptimum {
 
  private:
   struct Node {
-    std::vector<std::uint8_t> count;  // by 3 * stage + kind: blocks started
+    std::vector<std::uint32_t> count;  // by 3 * stage + kind: blocks started
     // When each device is free, when each queue's last block ends, and how late it is: no block starts before. What
     // lies before now counts as now.
     std::vector<std::int64_t> free, end;
@@ -80,7 +80,7 @@ class PipelineOptimum {
   void visit(const Node& n) {
     ++nodes_;
     if (bound(n) >= best_) return;
-    if (std::ranges::all_of(n.count, [&](std::uint8_t c) { return c == problem_.micro_batches; })) {
+    if (std::ranges::all_of(n.count, [&](std::uint32_t c) { return c == problem_.micro_batches; })) {
       best_ = std::ranges::max(n.free);
       return;
     }
@@ -110,7 +110,7 @@ class PipelineOptimum {
   // When the queue's next block could start; less than 0: not yet known, or no memory for it.
   std::int64_t start(const Node& n, std::size_t q) const {
     const std::uint32_t d = device_[q / 3];
-    const std::uint8_t b = n.count[q];
+    const std::uint32_t b = n.count[q];
     if (b == problem_.micro_batches) return -1;
     if (problem_.memory_cap && more(q) > 0 && n.live[d] + more(q) > *problem_.memory_cap) return -1;
     std::int64_t at = n.free[d];
@@ -147,7 +147,7 @@ class PipelineOptimum {
   std::vector<std::uint32_t> device_;  // by stage
   std::int64_t best_ = 0;
   std::uint64_t nodes_ = 0;
-  std::map<std::vector<std::uint8_t>, std::vector<std::vector<std::int64_t>>> seen_;
+  std::map<std::vector<std::uint32_t>, std::vector<std::vector<std::int64_t>>> seen_;
 };
 
 }  // namespace overtake
