@@ -98,6 +98,20 @@ TEST(PipelineSearch, WithinThreePercentOfTheOptimum) {
               kProblems, exact, 100 * (sum / kProblems - 1), 100 * (worst - 1));
 }
 
+TEST(PipelineSearch, KeepsTheCapWithRecomputation) {
+  std::mt19937 random(6);
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    PipelineProblem problem = unequal(i, random);
+    for (StageCosts& c : problem.stages)
+      if (random() % 2 == 0) c = recomputed(c, 10);
+    const FoundSchedule found = search_schedule(problem, {.seconds = 0, .tries = 200});
+    verify(problem, found.schedule);
+    EXPECT_LE(peak_bytes(found.times), *problem.memory_cap);
+    EXPECT_LE(found.times.makespan_ns, best_named(problem, true));
+  }
+}
+
 // The optimum itself: alike stages with enough memory take what Zero Bubble proves.
 TEST(PipelineSearch, OptimumOfAlikeStages) {
   PipelineProblem problem = alike(2, 4, {1, 1, 1});
