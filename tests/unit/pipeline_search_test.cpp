@@ -52,7 +52,7 @@ void expect_better_than_named(bool may_repeat_weights, int at_least) {
     const PipelineProblem problem = unequal(i, random);
     const std::int64_t named = best_named(problem, may_repeat_weights);
     const FoundSchedule found =
-        search_schedule(problem, {.seconds = 0, .tries = 600, .seed = 1, .may_repeat_weights = may_repeat_weights});
+        search_schedule(problem, {.seconds = 0, .tries = 400, .seed = 1, .may_repeat_weights = may_repeat_weights});
     verify(problem, found.schedule);
     const std::int64_t ns = evaluate(problem, found.schedule).makespan_ns;
     EXPECT_EQ(found.times.makespan_ns, ns);
@@ -84,7 +84,7 @@ TEST(PipelineSearch, WithinThreePercentOfTheOptimum) {
       c = {roll(random, 1, 9), roll(random, 1, 9), roll(random, 1, 9), roll(random, 2, 5), roll(random, 1, 2), 0};
     if (i % 4 != 0) problem.memory_cap = peak_bytes(times_of("1f1b", problem)) * (i % 4 + 1) / 2;
     const FoundSchedule found =
-        search_schedule(problem, {.seconds = 0, .tries = 30'000, .seed = 1, .may_repeat_weights = false});
+        search_schedule(problem, {.seconds = 0, .tries = 20'000, .seed = 1, .may_repeat_weights = false});
     verify(problem, found.schedule);
     PipelineOptimum optimum(problem);
     const std::int64_t best = optimum.solve(found.times.makespan_ns);
