@@ -42,7 +42,7 @@ test: setup-browser check
 sanitize-fast: setup
 	cmake --preset asan
 	cmake --build --preset asan --target test_unit
-	ctest --preset asan -j 2 -R '^unit\.' -E 'Million|JointSchedule|ScheduleOptimum'
+	ctest --preset asan -j 2 -R '^unit\.' -E 'Million|JointSchedule|ScheduleOptimum|PipelineSearch'
 
 # All tests under ASan + UBSan; under TSan, whatever has threads.
 sanitize: setup

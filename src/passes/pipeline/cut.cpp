@@ -103,7 +103,8 @@ std::vector<PipelineLayout> all_layouts(const PipelineProblem& problem, std::siz
     // The next one: a stage is on a device that an earlier one has, or on the first that none has.
     std::size_t s = n;
     while (--s > 0) {
-      const std::uint32_t fresh = *std::max_element(device.begin(), device.begin() + static_cast<std::ptrdiff_t>(s)) + 1;
+      const std::uint32_t fresh =
+          *std::max_element(device.begin(), device.begin() + static_cast<std::ptrdiff_t>(s)) + 1;
       if (device[s] < std::min(fresh, problem.devices - 1)) break;
       device[s] = 0;
     }

@@ -9,8 +9,8 @@
 
 namespace overtake {
 
-// The first stage of each of `parts` chunks, and the number of stages at the end, so that the slowest chunk is as fast as
-// can be (forward and both gradients together); of such cuts, the most even one.
+// The first stage of each of `parts` chunks, and the number of stages at the end, so that the slowest chunk is as fast
+// as can be (forward and both gradients together); of such cuts, the most even one.
 std::vector<std::uint32_t> cut_stages(std::span<const StageCosts> stages, std::uint32_t parts);
 
 // Chunk c on device c mod devices, v per device.

@@ -8,9 +8,9 @@
 
 namespace overtake {
 
-// Micro-batches pass a slot (a chunk, or a route's chunk) one after the other; those beyond the problem's are left out. So a
-// schedule may be written for more micro-batches than there are, and what is left of it is legal: whatever a block waits
-// for is of its own micro-batch.
+// Micro-batches pass a slot (a chunk, or a route's chunk) one after the other; those beyond the problem's are left out.
+// So a schedule may be written for more micro-batches than there are, and what is left of it is legal: whatever a block
+// waits for is of its own micro-batch.
 class DeviceOrder {
  public:
   explicit DeviceOrder(std::uint32_t micro_batches) : micro_batches_(micro_batches) {}

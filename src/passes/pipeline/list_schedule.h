@@ -39,8 +39,8 @@ class ListScheduler {
 
   std::int64_t ready(std::uint32_t queue) const;
   bool has_room(std::uint32_t queue, const ListRule& rule) const;
-  // What a micro-batch, the nth of its route, has on a device, and what it will need beyond that; as if the queue's next
-  // block had run.
+  // What a micro-batch, the nth of its route, has on a device, and what it will need beyond that; as if the queue's
+  // next block had run.
   struct Claim {
     std::int64_t held = 0, need = 0;
   };

@@ -24,8 +24,8 @@ PipelineSchedule written(const PipelineProblem& problem, PipelineLayout layout, 
 
 void need_stages(const PipelineProblem& problem, std::string_view name, std::uint32_t per_device) {
   if (problem.stages.size() / per_device < problem.devices)
-    fail_user("pipeline: {} needs {} stages for {} devices, there are {}; cut the model finer or use fewer devices", name,
-              std::uint64_t{per_device} * problem.devices, problem.devices, problem.stages.size());
+    fail_user("pipeline: {} needs {} stages for {} devices, there are {}; cut the model finer or use fewer devices",
+              name, std::uint64_t{per_device} * problem.devices, problem.devices, problem.stages.size());
 }
 
 // All forwards, then all backwards (arXiv 1811.06965).
@@ -133,8 +133,8 @@ PipelineSchedule zb_v(const PipelineProblem& problem, const ScheduleOptions&) {
 }
 
 // DualPipe's order of one device (DeepSeek-V3's report, arXiv 2412.19437, and the phases its repository names), of
-// `half` devices from an end to the middle, the device `near` such an end; slot 0 starts at the end, slot 1 comes back to
-// it; n micro-batches pass each.
+// `half` devices from an end to the middle, the device `near` such an end; slot 0 starts at the end, slot 1 comes back
+// to it; n micro-batches pass each.
 void fill_dualpipe(DeviceOrder& order, std::uint32_t half, std::uint32_t near, std::uint32_t n) {
   const std::uint32_t far = half - near - 1;
   for (std::uint32_t i = 0; i < 2 * far; ++i) order.forward(0);
@@ -196,8 +196,10 @@ PipelineSchedule dualpipe_v(const PipelineProblem& problem, const ScheduleOption
 }
 
 // Whatever is ready, input gradients before forwards before weight gradients; of forwards the deepest first. No more
-// micro-batches under way, weight gradients and all, than devices, or than the cap allows.
-PipelineSchedule fast_forwarded(const PipelineProblem& problem, PipelineLayout layout) {
+// micro-batches under way, weight gradients and all, than devices, or than the cap allows. A weight gradient fills a
+// wait also if what is waited for comes before it is done, or only if not: whichever makes the step shorter.
+PipelineSchedule fast_forwarded(const PipelineProblem& given, PipelineLayout layout) {
+  const PipelineProblem problem = with_sizes(given);
   PipelineSchedule schedule{.name = {}, .layout = std::move(layout), .orders = {}};
   ListScheduler scheduler(problem, schedule.layout);
   const PipelineEvaluator evaluator(problem, schedule.layout);
@@ -212,14 +214,25 @@ PipelineSchedule fast_forwarded(const PipelineProblem& problem, PipelineLayout l
     if (problem.memory_cap) most = std::clamp(*problem.memory_cap - evaluator.weight_bytes(d), least, most);
     rule.caps.push_back(most);
   }
-  scheduler.run(rule, schedule.orders);
+  const std::int64_t ns = scheduler.run(rule, schedule.orders);
+  rule.patience = 1;
+  BlockOrders patient;
+  if (scheduler.run(rule, patient) < ns) schedule.orders = std::move(patient);
   return schedule;
 }
 
 // Gradient fast-forwarding (arXiv 2110.00929): input gradients are sent as soon as they can be, weight gradients fill
-// the waits, most of all on the last device, which puts off as many as it can keep.
+// the waits, most of all on the last device, which puts off as many as it can keep. Where that would be slower than
+// 1F1B's order with gradients parted, it is that.
 PipelineSchedule fast_forward(const PipelineProblem& problem, const ScheduleOptions&) {
-  return fast_forwarded(problem, contiguous_layout(problem));
+  PipelineSchedule filled = fast_forwarded(problem, contiguous_layout(problem));
+  PipelineSchedule plain = zero_bubble(
+      problem, [&](std::uint32_t d) { return problem.devices - 1 - d; }, [](std::uint32_t) { return 0u; });
+  PipelineEvaluator evaluator(problem, plain.layout);
+  for (std::uint32_t d = 0; problem.memory_cap && d < problem.devices; ++d)
+    if (evaluator.peak_activation_bytes(plain.orders[d]) + evaluator.weight_bytes(d) > *problem.memory_cap)
+      return filled;
+  return evaluator.run(plain.orders) < evaluator.run(filled.orders) ? plain : filled;
 }
 
 // The same on modulo allocation.
@@ -236,11 +249,12 @@ constexpr std::array kSchedules{
     NamedSchedule{"interleaved", "1f1b with several chunks of the model on every device", interleaved},
     NamedSchedule{"zb-h1", "1f1b with weight gradients put off, in the memory of 1f1b", zb_h1},
     NamedSchedule{"zb-h2", "more forwards ahead and weight gradients put off, in twice the memory", zb_h2, true},
-    NamedSchedule{"zb-v", "two chunks per device, down and up again, weight gradients parted, in the memory of 1f1b", zb_v,
-                  true},
+    NamedSchedule{"zb-v", "two chunks per device, down and up again, weight gradients parted, in the memory of 1f1b",
+                  zb_v, true},
     NamedSchedule{"dualpipe", "two pipelines in opposite directions, weights twice", dualpipe},
     NamedSchedule{"dualpipe-v", "dualpipe cut in half: two chunks per device, down and up again", dualpipe_v},
-    NamedSchedule{"fast-forward", "ours: input gradients are sent at once, weight gradients fill the waits", fast_forward},
+    NamedSchedule{"fast-forward", "ours: input gradients are sent at once, weight gradients fill the waits",
+                  fast_forward},
     NamedSchedule{"modulo", "ours: fast-forward with stages dealt out to devices in turn", modulo},
 };
 

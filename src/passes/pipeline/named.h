@@ -24,8 +24,8 @@ struct NamedSchedule {
 
 std::span<const NamedSchedule> named_schedules();
 
-// A user error if there is no such schedule, or none for this problem: too few stages or micro-batches, an odd number of
-// devices. The memory cap is not looked at, but for fast-forward and modulo, which can make use of it.
+// A user error if there is no such schedule, or none for this problem: too few stages or micro-batches, an odd number
+// of devices. The memory cap is not looked at, but for fast-forward and modulo, which can make use of it.
 PipelineSchedule make_schedule(std::string_view name, const PipelineProblem& problem,
                                const ScheduleOptions& options = {});
 

@@ -63,7 +63,12 @@ void OrderSearch::find_chain() {
 
 OrderSearch::Move OrderSearch::pick(SearchBudget& budget) const {
   // The block at `index` goes before its neighbour, or that one behind it; now and then further.
-  const Place link = chain_[budget.below(chain_.size())];
+  Place link = chain_[budget.below(chain_.size())];
+  if (budget.one_in(4)) {
+    // Anywhere, to make way.
+    const auto d = static_cast<std::uint32_t>(budget.below(orders_.size()));
+    if (orders_[d].size() > 1) link = {d, 1 + static_cast<std::uint32_t>(budget.below(orders_[d].size() - 1))};
+  }
   const std::vector<Block>& order = orders_[link.device];
   std::size_t far = 1;
   while (far < order.size() && budget.below(3) != 0) far += 1 + far / 2;
@@ -98,8 +103,8 @@ std::int64_t OrderSearch::time(const std::vector<Move>& moves) {
 
 void OrderSearch::run(SearchBudget& budget, double until) {
   const double from = budget.gone();
-  // A slower order is taken if it is slower by less than so many blocks, on average; ever fewer.
-  const double warm = 1.0 * mean_block_ns(*problem_);
+  // A slower order is taken if it is slower by less than a block, on average; ever less so.
+  const double warm = mean_block_ns(*problem_);
   while (!chain_.empty() && budget.gone() < until) {
     budget.spend();
     moves_.clear();

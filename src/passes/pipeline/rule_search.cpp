@@ -73,11 +73,11 @@ void RuleSearch::run(SearchBudget& budget, double until) {
   now_ = best_;
   const double from = budget.gone();
   // What is slower is taken if it is slower by less than so many blocks, on average; ever fewer.
-  const double warm = 1.0 * mean_block_ns(*problem_);
+  const double warm = 0.2 * mean_block_ns(*problem_);
   while (budget.gone() < until) {
     budget.spend();
     State next = now_;
-    const bool is_moved = budget.one_in(1.0) && change_layout(next, budget);
+    const bool is_moved = budget.one_in(2) && change_layout(next, budget);
     if (!prepare(next.layout)) continue;
     if (is_moved && budget.one_in(2))
       next.rule = plain_rule(budget.below(kPlainRules));

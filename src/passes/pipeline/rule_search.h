@@ -10,8 +10,8 @@ class RuleSearch {
  public:
   RuleSearch(const PipelineProblem& problem, PipelineLayout layout);
 
-  // What the device that needs most must keep to run one micro-batch after the other. Nothing else may be called if that
-  // is above the cap.
+  // What the device that needs most must keep to run one micro-batch after the other. Nothing else may be called if
+  // that is above the cap.
   std::int64_t least_bytes() const { return least_bytes_; }
 
   // A few rules that make sense; at least one, more while less than `until` of the budget is gone.

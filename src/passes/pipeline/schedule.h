@@ -1,10 +1,10 @@
 #pragma once
-// A training step of a pipeline as blocks: what every device runs, in which order, how long that takes and what it keeps
-// in memory. Knows no graph.
+// A training step of a pipeline as blocks: what every device runs, in which order, how long that takes and what it
+// keeps in memory. Knows no graph.
 //
-// The model is a chain of stages. A schedule cuts it into chunks of neighbouring stages and gives each chunk a device. A
-// micro-batch passes all chunks forward, then backward; its input gradients go from chunk to chunk, its weight gradients
-// go nowhere and may come late.
+// The model is a chain of stages. A schedule cuts it into chunks of neighbouring stages and gives each chunk a device.
+// A micro-batch passes all chunks forward, then backward; its input gradients go from chunk to chunk, its weight
+// gradients go nowhere and may come late.
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +18,8 @@ enum class BlockKind : std::uint8_t { forward, input_grad, weight_grad };
 // A chunk's part of a micro-batch.
 struct Block {
   BlockKind kind = BlockKind::forward;
-  // One task with the block right behind it: they start when both can, and their results leave when both are done. So are
-  // the two gradients in schedules that do not part them.
+  // One task with the block right behind it: they start when both can, and their results leave when both are done. So
+  // are the two gradients in schedules that do not part them.
   bool is_joined = false;
   std::uint32_t chunk = 0;
   std::uint32_t micro_batch = 0;
@@ -32,6 +32,7 @@ struct StageCosts {
   std::int64_t activation_bytes = 0;  // kept from the start of forward to the end of input_grad
   std::int64_t gradient_bytes = 0;    // what weight_grad still needs of them then, and of gradients: kept until its end
   std::int64_t weight_bytes = 0;      // kept all the time on every device that runs the stage
+  std::int64_t working_bytes = 0;     // besides, while input_grad runs
 
   std::int64_t ns() const { return forward_ns + input_grad_ns + weight_grad_ns; }
   std::int64_t ns(BlockKind kind) const {
@@ -40,10 +41,13 @@ struct StageCosts {
   StageCosts& operator+=(const StageCosts& other);
 };
 
+// With activations computed again before the input gradient: only `kept_bytes` of them are kept until then.
+StageCosts recomputed(const StageCosts& costs, std::int64_t kept_bytes);
+
 struct PipelineProblem {
   std::uint32_t devices = 1, micro_batches = 1;
-  std::vector<StageCosts> stages;              // in the order of forward; at least one per device
-  std::int64_t transfer_ns = 0;                // from a chunk to the next on another device
+  std::vector<StageCosts> stages;               // in the order of forward; at least one per device
+  std::int64_t transfer_ns = 0;                 // from a chunk to the next on another device
   std::optional<std::int64_t> memory_cap = {};  // bytes, of each device
 };
 
@@ -72,7 +76,7 @@ struct DeviceTimes {
   std::int64_t bubble_ns = 0;              // idle from the start of the step to its end
   std::int64_t peak_bytes = 0;             // weights and all
   std::int64_t peak_activation_bytes = 0;  // without weights
-  double peak_micro_batches = 0;           // the same; 1 is what a device would have of a micro-batch if all had as much
+  double peak_micro_batches = 0;  // the same; 1 is what a device would have of a micro-batch if all had as much
 };
 
 struct PipelineTimes {
@@ -88,6 +92,10 @@ struct PipelineTimes {
 
 // User errors: nothing to run, fewer stages than devices, negative times or sizes.
 void check(const PipelineProblem& problem);
+
+// Where nothing is said of memory, a stage keeps a byte of every micro-batch: so a limit on what is under way still
+// means something.
+PipelineProblem with_sizes(PipelineProblem problem);
 
 // What a block takes if every stage is one.
 double mean_block_ns(const PipelineProblem& problem);
@@ -140,8 +148,8 @@ class PipelineEvaluator {
 
   const PipelineProblem* problem_;
   PipelineLayout layout_;
-  std::vector<StageCosts> costs_;     // by chunk
-  std::vector<std::int64_t> weights_;  // by device
+  std::vector<StageCosts> costs_;          // by chunk
+  std::vector<std::int64_t> weights_;      // by device
   std::vector<std::int64_t> ends_, left_;  // by block id; left: when the result set out
   std::vector<std::uint32_t> next_, awake_;
   std::vector<std::int64_t> free_at_;  // by device

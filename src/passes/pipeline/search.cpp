@@ -33,7 +33,9 @@ struct NamedRuleSearch {
 class ScheduleSearch {
  public:
   ScheduleSearch(const PipelineProblem& problem, const ScheduleSearchOptions& options)
-      : problem_(problem), may_repeat_weights_(options.may_repeat_weights), budget_(options.seconds, options.tries, options.seed) {}
+      : problem_(problem),
+        may_repeat_weights_(options.may_repeat_weights),
+        budget_(options.seconds, options.tries, options.seed) {}
 
   FoundSchedule run() {
     try_named();
@@ -50,7 +52,8 @@ class ScheduleSearch {
       std::vector<ScheduleOptions> variants{{}};
       if (named.name == "interleaved") {
         variants.clear();
-        for (std::uint32_t v = 2; v <= std::min(per_device, kMostChunks); ++v) variants.push_back({.chunks = v, .group = 1});
+        for (std::uint32_t v = 2; v <= std::min(per_device, kMostChunks); ++v)
+          variants.push_back({.chunks = v, .group = 1});
       }
       if (named.name == "modulo") {
         variants.clear();
@@ -89,7 +92,7 @@ class ScheduleSearch {
     for (std::uint32_t v = 2; v <= kMostChunks && v * p <= n; ++v) add("interleaved", interleaved_layout(problem_, v));
     for (std::uint32_t g = 1; g * p <= n; g *= 2) add("modulo", modulo_layout(problem_, g));
     if (may_repeat_weights_ && problem_.micro_batches > 1 && p > 1) add("two-way", two_way_layout(problem_));
-    for (PipelineLayout& layout : all_layouts(problem_, kFewLayouts)) add("small", std::move(layout));
+    for (PipelineLayout& layout : all_layouts(problem_, kFewLayouts)) add("free", std::move(layout));
     for (auto& [name, layout] : layouts) {
       RuleSearch search(problem_, std::move(layout));
       least_bytes_ = std::min(least_bytes_, search.least_bytes());
@@ -98,13 +101,14 @@ class ScheduleSearch {
       lists_.push_back({name, std::move(search)});
     }
     if (!lists_.empty() || !best_named_.schedule.name.empty()) return;
-    fail_user("pipeline: no schedule fits the memory cap of {} per device; the least needs {}; raise the cap, or use more "
-              "devices or smaller micro-batches",
-              format_bytes(*problem_.memory_cap), format_bytes(least_bytes_));
+    fail_user(
+        "pipeline: no schedule fits the memory cap of {} per device; the least needs {}; raise the cap, or use more "
+        "devices or smaller micro-batches",
+        format_bytes(*problem_.memory_cap), format_bytes(least_bytes_));
   }
 
-  // First the named ones, then rounds: a layout and a rule, from there orders. The more tries for so many blocks, the more
-  // rounds. At last what has come out best.
+  // First the named ones, then rounds: a layout and a rule, from there orders. The more tries for so many blocks, the
+  // more rounds. At last what has come out best.
   void improve() {
     constexpr std::size_t kLeast = 3;
     constexpr double kTriesPerBlock = 30, kMostRounds = 24, kLast = 0.8;
@@ -134,8 +138,8 @@ class ScheduleSearch {
     if (from.ns < best_.ns) best_ = from;
     if (search.best_ns() >= best_.ns) return;
     const std::string_view name = from.schedule.name;
-    best_ = {{name.ends_with(kReordered) ? std::string(name) : fmt::format("{}{}", name, kReordered), from.schedule.layout,
-              search.best()},
+    best_ = {{name.ends_with(kReordered) ? std::string(name) : fmt::format("{}{}", name, kReordered),
+              from.schedule.layout, search.best()},
              search.best_ns()};
   }
 
@@ -144,7 +148,6 @@ class ScheduleSearch {
     found.reason = best_.schedule.name;
     found.schedule = std::move(best_.schedule);
     if (best_.ns < best_named_.ns) found.schedule.name = "search";
-    found.times = evaluate(problem_, found.schedule);
     if (!best_named_.schedule.name.empty()) {
       found.best_named = best_named_.schedule.name;
       found.best_named_ns = best_named_.ns;
@@ -165,7 +168,10 @@ class ScheduleSearch {
 
 FoundSchedule search_schedule(const PipelineProblem& problem, const ScheduleSearchOptions& options) {
   check(problem);
-  return ScheduleSearch(problem, options).run();
+  const PipelineProblem sized = with_sizes(problem);
+  FoundSchedule found = ScheduleSearch(sized, options).run();
+  found.times = evaluate(problem, found.schedule);
+  return found;
 }
 
 }  // namespace overtake

@@ -19,8 +19,8 @@ struct ScheduleSearchOptions {
 struct FoundSchedule {
   PipelineSchedule schedule;
   PipelineTimes times;
-  std::string reason;            // where it comes from: "zb-v", "zb-v, reordered", "interleaved list, reordered"
-  std::string best_named;        // of those that fit the cap; empty: none
+  std::string reason;      // where it comes from: "zb-v", "zb-v, reordered", "interleaved list, reordered"
+  std::string best_named;  // of those that fit the cap; empty: none
   std::int64_t best_named_ns = 0;
   std::uint64_t tries = 0;
 };
