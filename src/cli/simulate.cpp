@@ -469,6 +469,8 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   c->add_option("--search-seconds", flags->run.search_seconds, "for --schedule search")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  c->add_flag("--weights-once", flags->run.weights_once,
+              "for --schedule search: no layer on two devices, as dualpipe has them");
   c->add_option("--reduce", flags->run.reduce,
                 "how replicas sum their gradients: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
                 "(across the step), "

@@ -74,7 +74,8 @@ SimulatedRun RunSimulator::run(const RunSpec& spec) const {
   if (spec.stages == 1) return run_schedule(spec, problem, make_schedule("1f1b", problem));
   if (spec.schedule != "search")
     return run_schedule(spec, problem, make_schedule(spec.schedule, problem, spec.schedule_options));
-  FoundSchedule found = search_schedule(problem, {.seconds = spec.search_seconds});
+  FoundSchedule found =
+      search_schedule(problem, {.seconds = spec.search_seconds, .may_repeat_weights = !spec.weights_once});
   found.schedule.name = "search";
   SimulatedRun run = run_schedule(spec, problem, found.schedule);
   run.reason = found.reason;

@@ -20,6 +20,7 @@ struct RunSpec {
   std::string schedule = "1f1b";  // of the pipeline: a name of named_schedules(), or search
   ScheduleOptions schedule_options = {};
   double search_seconds = 2;
+  bool weights_once = false;                  // a search may not put a layer on two devices, as dualpipe does
   std::string reduce = "buckets";             // buckets, by-layer, scatter-gather, or first-k
   std::optional<std::uint32_t> first_k = {};  // of first-k; none: the best
   std::int64_t bucket_bytes = 25 << 20;

@@ -47,7 +47,7 @@ std::vector<TaskWork> roofline(const Graph& step, const DeviceType& device, cons
     TaskWork& w = all[t];
     w.compute_ns = static_cast<std::int64_t>(1e9 * work.flops / rate);
     w.memory_ns = static_cast<std::int64_t>(1e9 * work.bytes / bandwidth);
-    w.ns = std::max({w.compute_ns, w.memory_ns, options.least_ns});
+    w.ns = std::max(w.compute_ns, w.memory_ns) + options.begin_and_end_ns;
   }
   return all;
 }

@@ -11,11 +11,11 @@
 namespace overtake {
 
 struct RooflineOptions {
-  bool tf32 = false;             // matrix products of float32 at the tf32 rate
-  double matrix_part = 0.55;     // of the peak, in products and convolutions
-  double vector_part = 0.05;     // of the peak, in all other arithmetic, which the matrix units do not do
-  double bandwidth_part = 0.8;   // of the memory bandwidth
-  std::int64_t least_ns = 2000;  // of any task that does something, launched from a graph
+  bool tf32 = false;                     // matrix products of float32 at the tf32 rate
+  double matrix_part = 0.55;             // of the peak, in products and convolutions
+  double vector_part = 0.05;             // of the peak, in all other arithmetic, which the matrix units do not do
+  double bandwidth_part = 0.8;           // of the memory bandwidth
+  std::int64_t begin_and_end_ns = 2500;  // of any task that does something, launched from a graph
 };
 
 // Per task of a step.

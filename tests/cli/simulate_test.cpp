@@ -30,6 +30,15 @@ TEST(Simulate, SyntheticPipelinesAreAsPublished) {
     }
 }
 
+// Steps that follow one another without a barrier.
+TEST(Simulate, ZeroBubbleHasNone) {
+  for (const int p : {2, 4, 8})
+    for (const char* schedule : {"zb-h2", "zb-v"})
+      EXPECT_DOUBLE_EQ(
+          step_ms(fmt::format("--synthetic stages={},micro={} --steps 4 --schedule {}", p, 3 * p, schedule)),
+          3 * 3 * p);
+}
+
 TEST(Simulate, RanksSchedules) {
   const CommandResult r = overtake("simulate --synthetic stages=4,micro=8 --compare all --search-seconds 0.3 --json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
