@@ -95,7 +95,7 @@ Setting zero_bubble(const ZeroBubbleModel& m, std::uint32_t micro_batches, const
   return {.cluster = fmt::format("dgx-a100:{}", (m.devices + 7) / 8),
           .work = {.model = "gpt2",
                    .settings = fmt::format("layers={},width={},heads={},sequence=1024,positions=1024,vocabulary=50304,"
-                                           "dropout=0.1,batch={}",
+                                           "tied=0,batch={}",
                                            m.layers, m.width, m.heads, m.micro_batch)},
           .run = {.stages = m.devices,
                   .micro_batches = micro_batches,

@@ -8,6 +8,7 @@
 #include "exec/backend.h"
 #include "models/network.h"
 #include "passes/pipeline.h"
+#include "passes/target.h"
 
 namespace overtake {
 namespace {
@@ -15,6 +16,27 @@ namespace {
 constexpr std::uint32_t kBlocksOfAPipeline = 64;
 constexpr std::uint32_t kMostBlocks = 400;       // of a model, data parallel
 constexpr std::uint64_t kMostTasks = 1'500'000;  // of a plan
+
+// Devices that are only described are taken to be GPUs in this: a bfloat16 copy of a weight is written by its update,
+// once a step, and not made anew by every micro-batch.
+class DescribedTarget final : public Target {
+ public:
+  explicit DescribedTarget(const Target& other) : other_(other) {}
+  bool fuses_linear(std::string_view function) const override { return other_.fuses_linear(function); }
+  ImageLayout image_layout(const Graph& graph, const Task& task) const override {
+    return other_.image_layout(graph, task);
+  }
+  std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override {
+    return other_.weight_format(graph, task, operand);
+  }
+  bool updates_write_copies() const override { return true; }
+  std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override {
+    return other_.scratch_bytes(graph, task);
+  }
+
+ private:
+  const Target& other_;
+};
 
 }  // namespace
 
@@ -36,7 +58,7 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Devi
   if (spec.optimizer != "sgd" && spec.optimizer != "adamw")
     fail_user("--optimizer {}: choose sgd or adamw", spec.optimizer);
   const Graph step =
-      build_training_graph(std::move(network.graph), backend->target(),
+      build_training_graph(std::move(network.graph), DescribedTarget(backend->target()),
                            {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
   // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each.
   const std::uint64_t wanted = spec.blocks > 0  ? spec.blocks
