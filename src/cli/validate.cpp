@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@
 
 namespace overtake {
 namespace {
+
+constexpr double kFits = 2;  // percent: less needs no reason
 
 bool has(const std::string& text, const std::string& part) {
   const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
@@ -45,6 +48,7 @@ int validate(const std::string& only, bool json) {
   for (const PublishedFigure& f : published_figures()) {
     if (!has(f.source, only) && !has(f.what, only)) continue;
     rows.push_back({f.source, f.what, f.unit, f.low, f.high, f.simulate(lab), f.note});
+    if (std::abs(rows.back().error()) < kFits) rows.back().note.clear();
   }
   if (rows.empty()) {
     std::string names;

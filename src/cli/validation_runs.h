@@ -1,11 +1,9 @@
 #pragma once
 // The simulations that published figures are compared with.
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
 
 #include "cli/simulated_runs.h"
 #include "cli/workload.h"
