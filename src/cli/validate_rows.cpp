@@ -18,44 +18,38 @@ constexpr std::string_view kThroughput = "Zero Bubble, table 4", kMemory = "Zero
 constexpr const char* kRateNote =
     "Products reach 0.55 of the peak here, at any width; by table 6 they reached 0.52 (1.5B) to 0.63 (28.3B).";
 constexpr const char* kSplitNote =
-    "Weight gradients take 0.92 to 0.97 of a forward here, 0.50 to 0.74 in table 6: bubbles of F + B - W come out too "
-    "short. "
-    "With the times of table 6 the schedules fit to 0.4 %.";
+    "Weight gradients take 0.92 to 0.97 of a forward here, 0.50 to 0.74 in table 6: bubbles of F + B - W come out "
+    "too short. With the times of table 6 the schedules fit to 0.4 %.";
 constexpr const char* kChunkNote =
     "Transfers, of which 1F1B-I has as many times more as chunks, run beside computation here; Megatron waited for "
     "them.";
 constexpr const char* kHeadNote =
     "The output layer over 50304 words, a chunk of its own, takes as long as 1.8 layers here; the vocabulary is not "
-    "told. "
-    "With 32000 words it is 1.13 for 24 micro-batches.";
+    "told. With 32000 words it is 1.13 for 24 micro-batches.";
 constexpr const char* kMemoryNote =
-    "Attention keeps no probabilities here. Kept, at 5 x heads x sequence^2 bytes a layer and sample, they make 1F1B "
-    "32, 41, "
-    "34 and 45 GB.";
+    "Attention keeps no probabilities here. Kept, at 5 x heads x sequence^2 bytes a layer and sample, they make "
+    "1F1B about 32, 41, 34 and 45 GB.";
 constexpr const char* kBarrierNote = "Not found; an output layer of 8192 words instead of 50304 leaves it at 1.06.";
 constexpr const char* kDataParallelNote =
-    "At 15.7 TFLOP/s all reductions hide behind computation already. With float16 on tensor cores and a barrier after "
-    "every "
-    "step of the baseline ResNet-50 gains 1.16 (16 GPUs) and 1.15 (32); with one of the two, 1.00.";
+    "At 15.7 TFLOP/s all reductions hide behind computation already. With float16 on tensor cores and a barrier "
+    "after every step of the baseline ResNet-50 gains 1.16 (16 GPUs) and 1.15 (32); with one of the two, 1.00.";
 constexpr const char* kPipelineNote =
-    "GPipe computes forwards once here. If it computes them again, as the GPipe paper does, fast-forwarding is 1.47 to "
-    "1.82, with modulo allocation 1.38 to 2.16.";
+    "GPipe computes forwards once here. If it computes them again, as the GPipe paper does, fast-forwarding is 1.47 "
+    "to 1.82, with modulo allocation 1.38 to 2.16.";
 constexpr const char* kKernelNote =
     "SMs alone: 24 of 108 taken. Measured elsewhere on H100: a product that fills all SMs once needs a second wave "
-    "then, and "
-    "takes nearly twice as long; waves are not modelled.";
+    "then, and takes nearly twice as long; waves are not modelled.";
 constexpr const char* kMemoryBoundNote =
-    "NCCL's ring carries 0.82 of an NVLink's 300 GB/s here; with all of it, 1.79. Of elementwise kernels as short as "
-    "20 us, "
-    "what is left is not found.";
+    "NCCL's ring carries 0.82 of an NVLink's 300 GB/s here; with all of it, 1.79. Of elementwise kernels as short "
+    "as 20 us, what is left is not found.";
 constexpr const char* kShareNote =
-    "Gradients of data parallel training are under way for a small part of the step; one sample per GPU instead of "
-    "four: 1.07 "
-    "(A100). The survey's runs shard weights, and communicate three times as much.";
+    "Gradients of data parallel training are under way for a small part of the step here; one sample per GPU "
+    "instead of four: 1.07 (A100). How the survey spread its models its abstract does not tell.";
 constexpr const char* kLargeNote =
     "A ring of 16 sends 1.875 times the bytes; of both, 0.82 of the bandwidth is payload here.";
 constexpr const char* kSmallNote =
-    "What the switch needs before it begins is not told, and 0 here; 1 us makes it 10. Against a ring alone it is 41.";
+    "What the switch needs before it begins is not told, and 0 here; 1 us makes it 10. Against a ring alone it is "
+    "41.";
 
 // Tables 3, 4, 6 and 7 of Zero Bubble.
 struct ZeroBubbleModel {
