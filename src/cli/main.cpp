@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   overtake::add_bench_command(app, exit_code);
   overtake::add_report_command(app, exit_code);
   overtake::add_simulate_command(app, exit_code);
+  overtake::add_validate_command(app, exit_code);
   overtake::add_models_command(app, exit_code);
   overtake::add_export_command(app, exit_code);
   overtake::add_devices_command(app, exit_code);

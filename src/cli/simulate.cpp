@@ -8,11 +8,8 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/simulated_runs.h"
+#include "cli/workload.h"
 #include "cost/roofline.h"
-#include "exec/backend.h"
-#include "exec/gpu_target.h"
-#include "models/network.h"
-#include "passes/pipeline.h"
 #include "report/perfetto.h"
 #include "report/table.h"
 #include "sim/chakra/chakra.h"
@@ -20,20 +17,16 @@
 namespace overtake {
 namespace {
 
-struct SimulateFlags {
-  std::string model, settings, synthetic, cluster = "h200", precision = "bf16", optimizer = "adamw";
-  std::int64_t batch = 0;
+struct SimulateFlags : WorkloadSpec {
+  std::string synthetic, cluster = "h200";
   RunSpec run;
   int steps = 0;
   int first_k = -1;
   std::string memory_cap, bucket = "25M", algorithm = "auto", chunk = "4M", compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail;
-  bool recompute = false, no_slowdown = false, json = false;
+  bool no_slowdown = false, json = false;
 };
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
-constexpr std::uint32_t kMostBlocks = 400;             // of a model, data parallel
-constexpr std::uint64_t kMostTasks = 1'500'000;        // of a plan
 constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
 constexpr int kSteps = 4;                              // that follow one another, for the time between two
 
@@ -72,12 +65,6 @@ Algorithm algorithm_of(const std::string& name) {
   fail_user("--algorithm {}: choose auto, ring, tree, halving-doubling, hierarchical or in-network", name);
 }
 
-// What is computed, whatever the spreading.
-struct Workload {
-  BlockGraph blocks;
-  std::int64_t samples = 0;  // of a step; 0: not known
-};
-
 Workload synthetic_workload(SimulateFlags& flags) {
   std::map<std::string, double> v = parse_pairs(flags.synthetic, "--synthetic");
   const auto take = [&](const char* name, double fallback) {
@@ -105,42 +92,6 @@ Workload synthetic_workload(SimulateFlags& flags) {
     fail_user("--synthetic {}: no setting '{}'; there are stages, micro, blocks, f, b, w (milliseconds)",
               flags.synthetic, v.begin()->first);
   return {.blocks = synthetic_blocks(blocks, f, b, w)};
-}
-
-Workload model_workload(const SimulateFlags& flags, const DeviceType& device) {
-  const RunSpec& run = flags.run;
-  ModelSettings settings = ModelSettings::parse(flags.settings);
-  const auto pieces = static_cast<std::int64_t>(run.replicas) * run.micro_batches;
-  if (flags.batch > 0) {
-    if (flags.batch % pieces != 0)
-      fail_user("--batch {}: it must be a multiple of --dp {} x --micro-batches {}", flags.batch, run.replicas,
-                run.micro_batches);
-    settings.set("batch", static_cast<double>(flags.batch / pieces));
-  }
-  Network network = load_network(flags.model, {.settings = settings});
-  const Precision precision = precision_from_string(flags.precision);
-  PassRunner runner;
-  const OptimizerSettings optimizer{.kind = flags.optimizer == "sgd" ? OptimizerSettings::Kind::sgd
-                                                                     : OptimizerSettings::Kind::adamw};
-  if (flags.optimizer != "sgd" && flags.optimizer != "adamw")
-    fail_user("--optimizer {}: choose sgd or adamw", flags.optimizer);
-  const Graph step =
-      build_training_graph(std::move(network.graph), GpuTarget(),
-                           {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
-  // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each.
-  // What is computed again should be much more than what is kept for it.
-  const std::uint64_t wanted = flags.recompute  ? std::max(kRecomputedBlocks, 2 * run.stages)
-                               : run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages)
-                                                : kMostBlocks;
-  const std::uint64_t affordable = kMostTasks / (5 * static_cast<std::uint64_t>(pieces));
-  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
-  std::int64_t samples = 0;
-  for (const Buffer& b : step.buffers)
-    if (b.role == Role::input && samples == 0) samples = b.shape[0];
-  Workload out{.blocks = make_blocks(step, roofline(step, device, {.tf32 = precision == Precision::tf32}), most),
-               .samples = samples * pieces};
-  if (flags.recompute) out.blocks = recompute(std::move(out.blocks));
-  return out;
 }
 
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
@@ -235,7 +186,8 @@ class Simulation {
     }
     cluster_ = load_cluster(flags_.cluster);
     topology_ = make_topology(cluster_);
-    if (flags_.synthetic.empty()) work_ = model_workload(flags_, cluster_.devices[topology_.vertices[0].type]);
+    if (flags_.synthetic.empty())
+      work_ = model_workload(flags_, flags_.run, cluster_.devices[topology_.vertices[0].type]);
     read_options();
   }
 

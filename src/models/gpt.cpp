@@ -18,6 +18,7 @@ struct Decoder {
   std::int64_t width, heads, layers, positions;
   double dropout;
   bool stored_transposed;
+  bool is_tied = true;  // the output to the embedding
 
   static constexpr double kDeviation = 0.02;
 
@@ -51,7 +52,9 @@ struct Decoder {
     if (sequence < positions) places = m.slice(places, 0, 0, sequence, prefix + "wpe");  // [S, D]
     x = dropped(m, m.add(x, places, "positions"), dropout);
     for (std::int64_t i = 0; i < layers; ++i) x = block(x, fmt::format("{}h.{}", prefix, i));
-    return m.linear(m.layer_norm(x, {}, prefix + "ln_f"), m.parameter(prefix + "wte.weight"), {}, "head");
+    x = m.layer_norm(x, {}, prefix + "ln_f");
+    if (is_tied) return m.linear(x, m.parameter(prefix + "wte.weight"), {}, "head");
+    return m.linear(x, {.out = vocabulary, .bias = false, .weight_init = normal_init(kDeviation)}, "lm_head");
   }
 };
 
@@ -64,7 +67,8 @@ Graph build_gpt(const Settings& s) {
                     s.whole("layers"),
                     s.whole("positions"),
                     s.fraction("dropout"),
-                    true};
+                    true,
+                    s.whole("tied", 0, 1) == 1};
   const Value tokens = m.tokens({s.whole("sequence", 1, net.positions)});
   m.cross_entropy(net.logits(tokens, s.whole("vocabulary")));
   return std::move(m).finish();
@@ -85,8 +89,9 @@ Graph build_transformer(const Settings& s) {
 std::vector<ZooEntry> gpt_networks() {
   const std::map<std::string, double> small = {{"batch", 8}, {"sequence", 128}, {"vocabulary", 256}, {"width", 256},
                                                {"heads", 8}, {"layers", 6},     {"dropout", 0}};
-  std::map<std::string, double> gpt2 = {{"batch", 4},   {"sequence", 1024}, {"positions", 1024}, {"vocabulary", 50257},
-                                        {"width", 768}, {"heads", 12},      {"layers", 12},      {"dropout", 0.1}};
+  std::map<std::string, double> gpt2 = {{"batch", 4},          {"sequence", 1024}, {"positions", 1024},
+                                        {"vocabulary", 50257}, {"width", 768},     {"heads", 12},
+                                        {"layers", 12},        {"dropout", 0.1},   {"tied", 1}};
   std::map<std::string, double> medium = gpt2;
   for (const auto& [name, value] : std::map<std::string, double>{
            {"sequence", 2048}, {"positions", 2048}, {"width", 1024}, {"heads", 16}, {"layers", 24}})

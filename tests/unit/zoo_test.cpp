@@ -128,6 +128,7 @@ TEST(ZooSettings, ChangeWhatTheySay) {
   EXPECT_EQ(parameters("vgg-16", "image=32"), 138'357'544);  // the adaptive pool
   EXPECT_EQ(parameters("gpt2", "sequence=64"), 124'439'808);
   EXPECT_EQ(parameters("gpt2", "sequence=64,positions=64"), 124'439'808 - 960 * 768);
+  EXPECT_EQ(parameters("gpt2", "tied=0"), 124'439'808 + 50257 * 768);
   EXPECT_EQ(parameters("vit-b-16", "image=32"), 86'567'656 - 192 * 768);  // positions
   EXPECT_LT(parameters("inception-v3", "width_multiplier=0.5"), 23'834'568 * 3 / 10);
   EXPECT_LT(parameters("inception-v4", "width_multiplier=0.5"), 42'679'816 * 3 / 10);

@@ -1,0 +1,50 @@
+#pragma once
+// The simulations that published figures are compared with.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "cli/simulated_runs.h"
+#include "cli/workload.h"
+
+namespace overtake {
+
+// A training step of a network on a cluster.
+struct Setting {
+  std::string cluster;
+  WorkloadSpec work;
+  RunSpec run;
+  bool overlap_slows = true;
+};
+
+struct Measured {
+  double step_ms = 0, samples_per_s = 0;
+  double busy_ms = 0;     // of a device on average
+  double peak_bytes = 0;  // of the device that needs most
+};
+
+// Milliseconds of a stage, and from one to the next.
+struct StageTimes {
+  double forward, input_grad, weight_grad, transfer;
+};
+
+// Every step once, however many figures it is part of.
+class Laboratory {
+ public:
+  const Measured& run(const Setting& setting);
+  // Over its work: the longest time of a device from its first task to its last, for pipelines of equal stages.
+  double cost_of_pipeline(const StageTimes& times, std::uint32_t devices, std::uint32_t micro_batches,
+                          const std::string& schedule, std::uint32_t chunks);
+
+ private:
+  std::map<std::string, Measured> known_;
+};
+
+// A collective over the first devices of a cluster, alone in it.
+double all_reduce_ms(const std::string& cluster, std::uint32_t devices, std::int64_t bytes, Algorithm algorithm,
+                     Protocol protocol = Protocol::automatic);
+// How much longer a task takes on each of the first devices of a cluster while a ring all-reduce runs there.
+double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskWork& work);
+
+}  // namespace overtake
