@@ -28,8 +28,8 @@ constexpr std::array<Kind, kKinds> kKindAt = {Kind::forward, Kind::input_grad, K
 bool is_clipping(const Task& task) { return task.op == Op::clip_norm; }
 
 // Who writes and reads each buffer of a step.
-struct Uses {
-  explicit Uses(const Graph& g) : writer(g.buffers.size(), kNone), readers(g.buffers.size()) {
+struct StepUses {
+  explicit StepUses(const Graph& g) : writer(g.buffers.size(), kNone), readers(g.buffers.size()) {
     for (TaskId t = 0; t < g.tasks.size(); ++t) {
       if (is_clipping(g.tasks[t])) continue;
       for (const BufferId b : g.reads(t))
@@ -45,7 +45,7 @@ struct Uses {
 // Cuts the forward tasks, in their order, into blocks.
 class Cutter {
  public:
-  Cutter(const Graph& g, std::span<const TaskWork> work, const Uses& uses) : g_(g) {
+  Cutter(const Graph& g, std::span<const TaskWork> work, const StepUses& uses) : g_(g) {
     for (TaskId t = 0; t < g.tasks.size(); ++t)
       if (g.tasks[t].kind == Kind::forward) forward_.push_back(t);
     OVERTAKE_CHECK(!forward_.empty(), "graph {} has no forward tasks", g.model);
@@ -76,7 +76,7 @@ class Cutter {
   }
 
   // Bytes of activations that cross from before each block to it or later ones.
-  void find_crossings(const Uses& uses) {
+  void find_crossings(const StepUses& uses) {
     std::vector<std::size_t> place(g_.tasks.size(), 0);
     for (std::size_t i = 0; i < forward_.size(); ++i) place[forward_[i]] = i;
     std::vector<std::int64_t> change(first_.size() + 1, 0);
@@ -131,7 +131,7 @@ class Cutter {
 
 // The gradients of a tied weight from all its uses, put together: part of its update, for which they come together once
 // and not in every micro-batch.
-bool is_sum_of_tied(const Graph& g, TaskId t, const Uses& uses) {
+bool is_sum_of_tied(const Graph& g, TaskId t, const StepUses& uses) {
   if (g.tasks[t].op != Op::sum) return false;
   const auto is_update = [&](TaskId reader) { return g.tasks[reader].kind == Kind::update; };
   const std::vector<TaskId>& readers = uses.readers[g.writes(t)[0]];
@@ -140,7 +140,7 @@ bool is_sum_of_tied(const Graph& g, TaskId t, const Uses& uses) {
 
 // The block of every task: gradients go with their layer's forward, updates with their weight's; what belongs to no
 // layer of the model goes with whoever needs it.
-std::vector<std::uint32_t> blocks_of_tasks(const Graph& g, const Uses& uses,
+std::vector<std::uint32_t> blocks_of_tasks(const Graph& g, const StepUses& uses,
                                            const std::vector<std::pair<TaskId, std::uint32_t>>& forward) {
   std::vector<std::uint32_t> block(g.tasks.size(), kNone), of_layer(g.layers.size(), kNone);
   for (const auto& [t, b] : forward) {
@@ -169,7 +169,7 @@ std::vector<std::uint32_t> blocks_of_tasks(const Graph& g, const Uses& uses,
 // Puts the tasks of a step together.
 class Merger {
  public:
-  Merger(const Graph& g, std::span<const TaskWork> work, const Uses& uses,
+  Merger(const Graph& g, std::span<const TaskWork> work, const StepUses& uses,
          const std::vector<std::pair<TaskId, std::uint32_t>>& forward)
       : g_(g),
         work_(work),
@@ -257,7 +257,7 @@ class Merger {
 
   const Graph& g_;
   std::span<const TaskWork> work_;
-  const Uses& uses_;
+  const StepUses& uses_;
   std::vector<std::uint32_t> block_;
   std::vector<char> is_deferrable_;  // per task
   std::vector<TaskWork> works_;      // per slot: block and kind
@@ -269,7 +269,7 @@ class Merger {
 }  // namespace
 
 BlockGraph make_blocks(const Graph& step, std::span<const TaskWork> work, std::uint32_t most) {
-  const Uses uses(step);
+  const StepUses uses(step);
   return Merger(step, work, uses, Cutter(step, work, uses).cut(most)).merge();
 }
 
