@@ -436,6 +436,9 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
                 "of collectives: auto (as NCCL), ring, tree, halving-doubling, hierarchical, in-network")
       ->capture_default_str();
   c->add_option("--precision", flags->precision, "f32, tf32 or bf16")->capture_default_str();
+  c->add_option(
+      "--measure", flags->measure_on,
+      "cpu or cuda: measure the tasks here instead of computing what they take from the cluster's description");
   c->add_option("--optimizer", flags->optimizer, "sgd or adamw")->capture_default_str();
   c->add_flag("--recompute", flags->recompute, "activations are computed again for the gradients instead of kept");
   c->add_option("--memory-cap", flags->memory_cap, "most memory of a device, for example 40G; default: what it has");

@@ -9,6 +9,7 @@
 #include "exec/gpu_target.h"
 #include "models/network.h"
 #include "passes/pipeline.h"
+#include "train/profiling.h"
 
 namespace overtake {
 namespace {
@@ -16,6 +17,17 @@ namespace {
 constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
 constexpr std::uint32_t kMostBlocks = 400;       // of a model, data parallel
 constexpr std::uint64_t kMostTasks = 1'500'000;  // of a plan
+
+// The times measured; of what binds a task, and how much, what the description says.
+std::vector<TaskWork> measured(const Graph& step, Backend& backend, std::vector<TaskWork> work) {
+  const Profile profile = measure_profile(step, backend, 0);  // nothing side by side
+  for (TaskId t = 0; t < work.size(); ++t) {
+    work[t].ns = profile.alone_ns[t];
+    work[t].compute_ns = std::min(work[t].compute_ns, work[t].ns);
+    work[t].memory_ns = std::min(work[t].memory_ns, work[t].ns);
+  }
+  return work;
+}
 
 }  // namespace
 
@@ -30,14 +42,29 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Devi
   }
   Network network = load_network(spec.model, {.settings = settings});
   const Precision precision = precision_from_string(spec.precision);
-  PassRunner runner;
-  const OptimizerSettings optimizer{.kind = spec.optimizer == "sgd" ? OptimizerSettings::Kind::sgd
-                                                                    : OptimizerSettings::Kind::adamw};
   if (spec.optimizer != "sgd" && spec.optimizer != "adamw")
     fail_user("--optimizer {}: choose sgd or adamw", spec.optimizer);
-  const Graph step =
-      build_training_graph(std::move(network.graph), GpuTarget(),
-                           {.optimizer = optimizer, .bf16 = precision == Precision::bf16, .extra = {}}, runner);
+  if (!device.profile.empty())
+    fail_user(
+        "simulate: device {} is described by profile {}; give its rates, or measure tasks here with --measure cpu|cuda",
+        device.name, device.profile);
+  PassRunner runner;
+  const PipelineOptions passes{
+      .optimizer = {.kind = spec.optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw},
+      .bf16 = precision == Precision::bf16,
+      .parts = available_cores(),
+      .extra = {}};
+  const RooflineOptions parts{.tf32 = precision == Precision::tf32};
+  Graph step;
+  std::vector<TaskWork> work;
+  if (spec.measure_on.empty()) {
+    step = build_training_graph(std::move(network.graph), GpuTarget(), passes, runner);
+    work = roofline(step, device, parts);
+  } else {
+    const auto backend = open_backend(spec.measure_on, {.precision = precision});
+    step = build_training_graph(std::move(network.graph), backend->target(), passes, runner);
+    work = measured(step, *backend, roofline(step, device, parts));
+  }
   // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each. What is computed again should
   // be much more than what is kept for it.
   const std::uint64_t wanted = spec.blocks > 0  ? spec.blocks
@@ -49,8 +76,7 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Devi
   std::int64_t samples = 0;
   for (const Buffer& b : step.buffers)
     if (b.role == Role::input && samples == 0) samples = b.shape[0];
-  Workload out{.blocks = make_blocks(step, roofline(step, device, {.tf32 = precision == Precision::tf32}), most),
-               .samples = samples * pieces};
+  Workload out{.blocks = make_blocks(step, work, most), .samples = samples * pieces};
   if (spec.recompute) out.blocks = recompute(std::move(out.blocks));
   return out;
 }

@@ -13,8 +13,9 @@ struct RunSpec;
 
 struct WorkloadSpec {
   std::string model = {}, settings = {}, precision = "bf16", optimizer = "adamw";
-  std::int64_t batch = 0;    // of a step over all devices; 0: the network's for each piece
-  std::uint32_t blocks = 0;  // at most; 0: as fine as schedules need and time allows
+  std::string measure_on = {};  // "cpu" or "cuda": what tasks take is measured there; empty: computed
+  std::int64_t batch = 0;       // of a step over all devices; 0: the network's for each piece
+  std::uint32_t blocks = 0;     // at most; 0: as fine as schedules need and time allows
   bool recompute = false;
 };
 
