@@ -18,7 +18,7 @@ namespace overtake {
 namespace {
 
 struct SimulateFlags : WorkloadSpec {
-  std::string synthetic, cluster = "h200";
+  std::string synthetic, cluster;
   RunSpec run;
   int steps = 0;
   int first_k = -1;
@@ -28,7 +28,8 @@ struct SimulateFlags : WorkloadSpec {
 };
 
 constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
-constexpr int kSteps = 4;                              // that follow one another, for the time between two
+constexpr const char* kCluster = "h200";
+constexpr int kSteps = 4;  // that follow one another, for the time between two
 
 // "KEY=VALUE,..." with whole or decimal values.
 std::map<std::string, double> parse_pairs(const std::string& text, const char* where) {
@@ -178,12 +179,15 @@ std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which) {
 class Simulation {
  public:
   explicit Simulation(SimulateFlags flags) : flags_(std::move(flags)) {
+    if (flags_.first_k >= 0 && flags_.run.reduce != "first-k" && flags_.compare.empty())
+      fail_user("--first-k {}: it is for --reduce first-k, not {}", flags_.first_k, flags_.run.reduce);
     if (flags_.model.empty() == flags_.synthetic.empty())
       fail_user("simulate: give a MODEL, or --synthetic stages=8,micro=16,f=1,b=1,w=1");
     if (!flags_.synthetic.empty()) {
       work_ = synthetic_workload(flags_);
-      flags_.cluster = fmt::format("ideal:{}", flags_.run.stages * flags_.run.replicas);
+      if (flags_.cluster.empty()) flags_.cluster = fmt::format("ideal:{}", flags_.run.stages * flags_.run.replicas);
     }
+    if (flags_.cluster.empty()) flags_.cluster = kCluster;
     cluster_ = load_cluster(flags_.cluster);
     topology_ = make_topology(cluster_);
     if (flags_.synthetic.empty())
@@ -232,7 +236,7 @@ class Simulation {
     options_.algorithm = algorithm_of(flags_.algorithm);
     options_.chunk_bytes = parse_bytes(flags_.chunk, "--chunk");
     options_.overlap_slows = !flags_.no_slowdown && flags_.synthetic.empty();
-    if (!flags_.synthetic.empty()) options_.protocol = Protocol::ideal;
+    if (cluster_.name == "ideal") options_.protocol = Protocol::ideal;
     if (!flags_.slow.empty()) options_.speeds.assign(topology_.device_count, 1);
     for (const std::string& text : flags_.slow) {
       const auto [device, speed] = parse_device(text, "--slow", topology_.device_count);
@@ -288,7 +292,7 @@ class Simulation {
 // What another program traced, on the cluster.
 int replay(const SimulateFlags& flags) {
   const ChakraPlan traced = read_chakra(flags.chakra);
-  const Cluster cluster = load_cluster(flags.cluster);
+  const Cluster cluster = load_cluster(flags.cluster.empty() ? kCluster : flags.cluster);
   const Topology topology = make_topology(cluster);
   ClusterJob job{.plan = &traced.plan, .work = {}};
   for (const Lane& lane : traced.plan.lanes)
@@ -402,8 +406,9 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   c->add_option("--set", flags->settings, "settings of the network, for example layers=6,width=512");
   c->add_option("--synthetic", flags->synthetic,
                 "instead of a model: equal stages, times in ms, for example stages=8,micro=16,f=1,b=1,w=1");
-  c->add_option("--cluster", flags->cluster, "a file (docs/clusters.md) or a preset, for example dgx-h100:4")
-      ->capture_default_str();
+  c->add_option(
+      "--cluster", flags->cluster,
+      "a file (docs/clusters.md) or a preset, for example dgx-h100:4; default: h200, or ideal for --synthetic");
   c->add_option("--batch", flags->batch, "samples of a step over all devices; default: the network's for each piece")
       ->check(CLI::NonNegativeNumber);
   c->add_option("--dp", flags->run.replicas, "replicas, data parallel")
@@ -428,7 +433,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
                 "(across the step), "
                 "first-k (by-layer, the first k weight gradients last)")
       ->capture_default_str();
-  c->add_option("--first-k", flags->first_k, "k of --reduce first-k; default: the best");
+  c->add_option("--first-k", flags->first_k, "k of --reduce first-k; default: the best")->check(CLI::NonNegativeNumber);
   c->add_option("--bucket", flags->bucket, "bytes of a bucket")->capture_default_str();
   c->add_option("--chunk", flags->chunk, "a more urgent collective goes first after so many bytes; 0: never")
       ->capture_default_str();
@@ -445,7 +450,8 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   c->add_option("--slow", flags->slow, "DEVICE:SPEED, a straggler, for example 3:0.8");
   c->add_option("--fail", flags->fail, "DEVICE:MS, a device that is gone from then on");
   c->add_flag("--no-slowdown", flags->no_slowdown, "as if computation and communication did not slow each other");
-  c->add_option("--steps", flags->steps, "that follow one another; default: 4, or 1 for synthetic and very large ones");
+  c->add_option("--steps", flags->steps, "that follow one another; default: 4, or 1 for synthetic and very large ones")
+      ->check(CLI::Range(1, 1000));
   c->add_option("--compare", flags->compare, "all, or names: schedules side by side, fastest first");
   c->add_option("--sweep", flags->sweep,
                 "one after the other: dp, pp, micro-batches, batch or first-k, for example dp=1,2,4");

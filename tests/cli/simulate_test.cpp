@@ -143,6 +143,9 @@ TEST(Simulate, UserErrors) {
   says("--synthetic stages=0.5", {"stages is 0.5"});
   says("--synthetic stages", {"NAME=NUMBER"});
   says("lenet --algorithm star", {"--algorithm star", "ring"});
+  says("lenet --steps -3", {"--steps"});
+  says("lenet --first-k 3", {"--first-k 3", "--reduce first-k"});
+  says("--synthetic stages=4 --cluster h200", {"4 devices", "h200 has 1"});
   says("lenet --chakra x", {"--chakra x"});
   says("--chakra nothing-there", {"nothing-there"});
   says("gpt3-medium --cluster h200 --batch 64 --memory-cap 1G", {"needs", "1.00 GiB", "--recompute"});

@@ -152,6 +152,16 @@ TEST(Spread, EveryScheduleComputesTheSameWork) {
   }
 }
 
+// The two routes of one pipeline have nobody to gather with in the next step.
+TEST(Spread, OneReplicaDelaysNothing) {
+  const BlockGraph blocks = blocks_of("resnet-18", "image=32,batch=2,classes=10", 16);
+  const PipelineProblem problem = problem_of(blocks, 4, 8);
+  const PipelineSchedule schedule = make_schedule("dualpipe", problem);
+  const ClusterPlan p = spread(blocks, problem, schedule, {.order = ReductionOrder::scatter_gather});
+  verify(p.plan.graph);
+  EXPECT_FALSE(has_delayed_tasks(p.plan));
+}
+
 TEST(Spread, ReplicasReduceEachGradientOnce) {
   const BlockGraph blocks = blocks_of("resnet-18", "image=32,batch=2,classes=10");
   const PipelineProblem problem = problem_of(blocks, 1, 3);

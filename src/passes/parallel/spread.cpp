@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -43,7 +42,7 @@ class Spreader {
       for (const BufferId b : block.gradients) is_total_[b] = 1;
     for (std::uint32_t c = 0; c < layout_.chunks(); ++c)
       for (std::uint32_t s = layout_.first_stage[c]; s < layout_.first_stage[c + 1]; ++s) chunk_of_.push_back(c);
-    for (const std::string& name : names_of_layers()) layers_.push_back(graph().add_layer(name));
+    for (const BlockGraph::Block& block : in_.blocks) layers_.push_back(graph().add_layer(block.name));
     for (BufferId b = 0; b < buffers; ++b) names_.push_back(graph().intern(in_.graph.buffer_name(b)));
     values_.assign(buffers * options.replicas * micro_, kNone);
     copies_.assign(buffers * devices_, kNone);
@@ -70,16 +69,12 @@ class Spreader {
     std::uint32_t block, micro_batch;
   };
   struct Message {
-    TaskId send, recv, writer;
+    TaskId send, recv;
+    BufferId made;
     std::uint32_t from, to;
   };
 
   Graph& graph() { return out_.plan.graph; }
-  std::vector<std::string> names_of_layers() const {
-    std::vector<std::string> names;
-    for (const BlockGraph::Block& block : in_.blocks) names.push_back(block.name);
-    return names;
-  }
   TaskId task_of(Kind kind, std::uint32_t block) const {
     const BlockGraph::Block& b = in_.blocks[block];
     switch (kind) {
@@ -236,6 +231,8 @@ class Spreader {
     return pieces;
   }
 
+  // Over replicas only: the two routes of one pipeline bring their sums together at once.
+  bool scatters() const { return options_.replicas > 1 && options_.order == ReductionOrder::scatter_gather; }
   bool updates_late() const { return options_.replicas > 1 && options_.order != ReductionOrder::buckets; }
 
   void compute(std::uint32_t r, std::uint32_t i) {
@@ -332,8 +329,7 @@ class Spreader {
     const BufferId copy = add_buffer(b, device);
     send(b, total(b, from), copy, maker, from, device, 0);
     // What is gathered in the next step is sent there too.
-    for (const TaskId t : {messages_.back().send, messages_.back().recv})
-      graph().tasks[t].is_delayed = options_.order == ReductionOrder::scatter_gather && options_.replicas > 1;
+    for (const TaskId t : {messages_.back().send, messages_.back().recv}) graph().tasks[t].is_delayed = scatters();
     return copy;
   }
   BufferId& total(BufferId b, std::uint32_t device) {
@@ -382,9 +378,8 @@ class Spreader {
     const bool is_urgent_first = options_.order != ReductionOrder::buckets;
     const std::int64_t priority =
         is_urgent_first ? kMostUrgent - std::ranges::min(blocks) * (kMostUrgent - 1) / count : 0;
-    const bool scatters = options_.order == ReductionOrder::scatter_gather;
     // All of a step's sums come before what the next step gathers.
-    const AttrsId sums = graph().add_attrs({{"collective", id}, {"priority", scatters ? kMostUrgent : priority}});
+    const AttrsId sums = graph().add_attrs({{"collective", id}, {"priority", scatters() ? kMostUrgent : priority}});
     const AttrsId gathers = graph().add_attrs({{"collective", id}, {"priority", priority - 1}});
     for (const std::uint32_t device : members) {
       std::vector<BufferId> before, after, parts;
@@ -394,15 +389,16 @@ class Spreader {
           after.push_back(add_buffer(g, device));
           total(g, device) = after.back();
           const auto n = static_cast<std::int64_t>(members.size());
-          if (scatters)
+          if (scatters())
             parts.push_back(add_buffer(g, device, Role::weight_gradient, (in_.graph.bytes(g) + n - 1) / n));
           else
             out_.plan.shares.push_back({before.back(), after.back()});
         }
-      const Kind kind = scatters ? Kind::reduce_scatter : Kind::all_reduce;
-      const TaskId sum = add_task(kind, Op::transfer, blocks[0], device, 0, sums, before, scatters ? parts : after, {});
+      const Kind kind = scatters() ? Kind::reduce_scatter : Kind::all_reduce;
+      const TaskId sum =
+          add_task(kind, Op::transfer, blocks[0], device, 0, sums, before, scatters() ? parts : after, {});
       reductions_[device].push_back(sum);
-      if (!scatters) continue;
+      if (!scatters()) continue;
       const TaskId gather = add_task(Kind::all_gather, Op::transfer, blocks[0], device, 0, gathers, parts, after, {});
       graph().tasks[gather].is_delayed = true;
       gathers_[device].emplace_back(blocks[0], gather);
@@ -425,9 +421,9 @@ class Spreader {
       for (const TaskId t : lane)
         for (const BufferId b : graph().writes(t)) writer[b] = t;
     const auto made_by = [&](const Message& m) {
-      const bool is_early = is_persistent(graph().buffers[m.writer].role) || graph().tasks[m.send].is_delayed;
+      const bool is_early = is_persistent(graph().buffers[m.made].role) || graph().tasks[m.send].is_delayed;
       if (is_early) return std::pair{TaskId{kNone}, std::uint32_t{0}};
-      const TaskId t = writer[m.writer];
+      const TaskId t = writer[m.made];
       if (t == kNone) return std::pair{TaskId{kNone}, std::uint32_t{kNone}};  // reduced gradients: after all else
       const auto held = held_by_.find(t);
       const TaskId by = held == held_by_.end() ? t : held->second;
@@ -441,7 +437,7 @@ class Spreader {
       sends[m.from].push_back(m.send);
       recvs[{m.to, m.from}].push_back(m.recv);
       const TaskId by = made_by(m).first;
-      if (by != kNone && by != writer[m.writer]) out_.plan.waits.push_back({by, m.send});
+      if (by != kNone && by != writer[m.made]) out_.plan.waits.push_back({by, m.send});
     }
     for (const Message& m : messages_) writer[graph().writes(m.recv)[0]] = m.recv;
     for (const auto& [buffer, first] : needs_) {
