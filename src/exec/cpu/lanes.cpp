@@ -43,7 +43,7 @@ LaneThreads::LaneThreads(unsigned threads, std::size_t lanes)
   // Spinning only helps where every thread has a core.
   spins_ = count <= available_cores() ? 4000 : 0;
   is_pinned_ = count == available_cores();
-  for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
+  for (unsigned i = 1; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
 LaneThreads::~LaneThreads() {
@@ -107,12 +107,14 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
   active_lanes_.store(static_cast<std::uint32_t>(lanes.size()), std::memory_order_release);
   run_.store(number_, std::memory_order_release);
   announce();
+  omp_set_num_threads(1);  // oneDNN cuts its sums by this count
+  if (!lanes.empty()) lead(0);
   // Also waits for helpers to let go, so that nothing of this run is looked at when the next one is set up.
   wait_until(
       [&] {
         return active_lanes_.load(std::memory_order_acquire) == 0 && inside_.load(std::memory_order_acquire) == 0;
       },
-      false);
+      true);
 
   Trace trace;
   trace.step_ns = now_ns() - start_ns_;
@@ -122,7 +124,7 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
 }
 
 void LaneThreads::work(unsigned thread) {
-  omp_set_num_threads(1);  // oneDNN cuts its sums by this count
+  omp_set_num_threads(1);
   // Fewer threads than cores may have to share the machine with others: then the system knows better where to run.
   if (is_pinned_) pin_to_core(thread);
   std::uint32_t last_run = 0;
@@ -171,7 +173,7 @@ void LaneThreads::run_task(std::size_t lane, const LaneEntry& entry) {
 }
 
 void LaneThreads::run_phase(Offer& offer, const Phase& phase, const StepArgs& args) {
-  if (phase.parts == 1 || threads_.size() == 1) {
+  if (phase.parts == 1 || threads_.empty()) {
     for (std::uint32_t part = 0; part < phase.parts; ++part) run_part(phase, part, args);
     return;
   }
