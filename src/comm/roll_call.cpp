@@ -1,0 +1,121 @@
+#include "comm/roll_call.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/group.h"
+
+namespace overtake {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+
+// The number of what cards and messages mean; a rank of another build is told so instead of misunderstood.
+constexpr int kProtocol = 1;
+
+std::string this_process() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return fmt::format("process {} on {}", getpid(), host);
+}
+
+// Any bytes as text, for JSON.
+std::string hex(const std::string& bytes) {
+  std::string out;
+  for (const char c : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
+
+std::string from_hex(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    out += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+  }
+  return out;
+}
+
+std::string card_name(int rank) { return fmt::format("rank-{}", rank); }
+
+Json card_of(const RollCall& mine) {
+  return {{"protocol", kProtocol},
+          {"size", mine.size},
+          {"process", this_process()},
+          {"identity", mine.identity},
+          {"message", hex(mine.message)}};
+}
+
+// Those who already wait fail with the same words.
+[[noreturn]] void fail_all(Store& store, const std::string& text) {
+  store.put("fault", text);
+  throw UserError(text);
+}
+
+Json read_card(Store& store, int rank, const std::string& text) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    fail_all(store, fmt::format("rank {}: its card cannot be read: {}; start the job anew with another id", rank,
+                                error.what()));
+  }
+}
+
+void check_card(Store& store, const RollCall& mine, int rank, const Json& card) {
+  const auto differs = [&](const char* what, const auto& ours, const auto& theirs, const char* advice) {
+    fail_all(store, fmt::format("rank {}: another {} than rank {}: {}, not {}; {}", rank, what, mine.rank, theirs, ours,
+                                advice));
+  };
+  if (const int protocol = card.value("protocol", 0); protocol != kProtocol) {
+    differs("version of Overtake", kProtocol, protocol, "run the same build everywhere");
+  }
+  if (const int size = card.value("size", 0); size != mine.size) {
+    differs("number of ranks", mine.size, size, "start all ranks with the same");
+  }
+  if (const std::string identity = card.value("identity", ""); identity != mine.identity) {
+    differs("job", mine.identity, identity, "start all ranks with the same model and settings");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
+  if (mine.size < 1 || mine.rank < 0 || mine.rank >= mine.size) {
+    fail_user("rank {}: there are {} ranks: the number must be 0 to {}; give each process its own", mine.rank,
+              mine.size, mine.size - 1);
+  }
+  const Json own = card_of(mine);
+  if (!store.put(card_name(mine.rank), own.dump())) {
+    const Json other = read_card(store, mine.rank, store.get(card_name(mine.rank)).value_or("{}"));
+    fail_all(store, fmt::format("rank {}: two processes have this rank: {} and {}; give each process its own, and each "
+                                "run its own job id",
+                                mine.rank, other.value("process", "?"), this_process()));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + mine.time_out;
+  std::vector<std::string> messages;
+  milliseconds pause{1};
+  while (true) {
+    if (const auto fault = store.get("fault")) throw UserError(*fault);
+    const int next = static_cast<int>(messages.size());
+    // A rank beyond the last is there where others count more ranks.
+    if (const auto beyond = store.get(card_name(mine.size))) {
+      check_card(store, mine, mine.size, read_card(store, mine.size, *beyond));
+    }
+    if (next == mine.size) return messages;
+    if (const auto text = store.get(card_name(next))) {
+      const Json card = read_card(store, next, *text);
+      check_card(store, mine, next, card);
+      messages.push_back(from_hex(card.value("message", "")));
+    } else if (std::chrono::steady_clock::now() > deadline) {
+      throw CommError(next, fmt::format("rank {}: it did not come within {:g} s; {} ranks are to meet in this job",
+                                        next, std::chrono::duration<double>(mine.time_out).count(), mine.size));
+    } else {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, milliseconds(50));
+    }
+  }
+}
+
+}  // namespace overtake

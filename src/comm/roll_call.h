@@ -1,0 +1,23 @@
+#pragma once
+// Before ranks talk to each other, each puts a card into a store and reads those of all others.
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "comm/store.h"
+
+namespace overtake {
+
+struct RollCall {
+  int rank, size;
+  std::string identity;  // what all ranks must have in common: program, model, settings
+  std::string message;   // what this rank tells the others, any bytes
+  std::chrono::milliseconds time_out;
+};
+
+// The messages of all ranks, by rank. Throws UserError on all ranks that are there where two have one number, the
+// world's size is not the same for all, or their identities differ; CommError when a rank does not come in time.
+std::vector<std::string> call_roll(Store& store, const RollCall& mine);
+
+}  // namespace overtake
