@@ -46,7 +46,7 @@ Exchange::~Exchange() {
     }
     work_.notify_one();
     const auto patience = std::min(options_.time_out, error_ ? kFailedGoodbye : kGoodbye);
-    done_.wait_for(lock, patience, [this] { return is_said_goodbye(); });
+    done_.wait_for(lock, patience, [this] { return has_said_goodbye(); });
     is_stopping_ = true;
     work_.notify_one();
   }
@@ -56,11 +56,11 @@ Exchange::~Exchange() {
 
 // All that others should know is sent, and whoever is still there has heard it. After that, closing a link loses
 // nothing.
-bool Exchange::is_said_goodbye() const {
+bool Exchange::has_said_goodbye() const {
   for (int peer = 0; peer < size_; ++peer) {
     const Link& l = links_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || l.is_lost) continue;
-    if (!l.notes.empty() || l.is_busy || !(l.took_leave || l.has_left)) return false;
+    if (!l.notes.empty() || l.posted > 0 || !(l.took_leave || l.has_left)) return false;
   }
   return true;
 }
@@ -215,7 +215,7 @@ void Exchange::beat(Clock::time_point now) {
   for (int peer = 0; peer < size_; ++peer) {
     Link& l = link(peer);
     if (peer == rank_ || !l.is_open()) continue;
-    if (l.notes.empty() && !l.is_busy) note(peer, {.kind = MessageKind::alive});
+    if (l.notes.empty() && l.posted == 0) note(peer, {.kind = MessageKind::alive});
     if (now - l.heard > options_.time_out && !is_leaving_) {
       l.is_lost = true;
       fail(peer, fmt::format("rank {}: rank {} heard nothing from it for {}: its host or the link is gone or stalled",
@@ -230,7 +230,7 @@ bool Exchange::send_next(Lock& lock) {
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;  // not everyone at the same rank first
     Link& l = link(peer);
-    if (l.is_busy || l.is_lost) continue;
+    if (l.posted == wires_->window() || l.is_lost) continue;
     if (!l.notes.empty()) {
       send_note(lock, peer);
       return true;
@@ -247,7 +247,7 @@ void Exchange::send_note(Lock& lock, int to) {
   Link& l = link(to);
   const auto [message, text] = std::move(l.notes.front());
   l.notes.pop_front();
-  l.is_busy = true;
+  ++l.posted;
   lock.unlock();
   wires_->post(to, message, std::as_bytes(std::span(text)));
   lock.lock();
@@ -269,7 +269,7 @@ void Exchange::send_chunk(Lock& lock, int to) {
     std::get<3>(front.key()) = rest.begin;
     l.streams.insert(std::move(front));
   }
-  l.is_busy = true;
+  ++l.posted;
   ++transfer->touching;
   lock.unlock();
   wires_->post(to, message, transfer->bytes(begin, size));
@@ -282,7 +282,7 @@ void Exchange::send_chunk(Lock& lock, int to) {
 
 void Exchange::sent(int to) {
   const Lock lock(mutex_);
-  link(to).is_busy = false;
+  --link(to).posted;
   work_.notify_one();
   if (is_leaving_) done_.notify_all();
 }

@@ -44,7 +44,7 @@ class Exchange final : public Group, private Receiver {
     Outgoing rest;
   };
   struct Link {
-    bool is_busy = false;                               // a message is with the wires
+    int posted = 0;                                     // messages that are with the wires
     bool has_left = false;                              // asks for nothing more
     bool is_lost = false;                               // nothing can be sent, nothing comes
     bool took_leave = false;                            // has answered our leave
@@ -78,7 +78,7 @@ class Exchange final : public Group, private Receiver {
   TransferKey key_of(const Request& request);
   Held find(const TransferKey& key) const;
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
-  bool is_said_goodbye() const;
+  bool has_said_goodbye() const;
 
   const std::unique_ptr<Wires> wires_;
   const GroupOptions options_;

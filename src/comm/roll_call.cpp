@@ -40,12 +40,18 @@ std::string from_hex(const std::string& text) {
 
 std::string card_name(int rank) { return fmt::format("rank-{}", rank); }
 
-Json card_of(const RollCall& mine) {
-  return {{"protocol", kProtocol},
-          {"size", mine.size},
-          {"process", this_process()},
-          {"identity", mine.identity},
-          {"message", hex(mine.message)}};
+struct Card {
+  int protocol = 0, size = 0;
+  std::string process, identity, message;
+};
+
+std::string written(const Card& card) {
+  return Json{{"protocol", card.protocol},
+              {"size", card.size},
+              {"process", card.process},
+              {"identity", card.identity},
+              {"message", hex(card.message)}}
+      .dump();
 }
 
 // Those who already wait fail with the same words.
@@ -54,29 +60,26 @@ Json card_of(const RollCall& mine) {
   throw UserError(text);
 }
 
-Json read_card(Store& store, int rank, const std::string& text) {
+Card read_card(Store& store, int rank, const std::string& text) {
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
+    const Json card = Json::parse(text);
+    return {card.at("protocol"), card.at("size"), card.at("process"), card.at("identity"),
+            from_hex(card.at("message"))};
+  } catch (const std::exception& error) {
     fail_all(store, fmt::format("rank {}: its card cannot be read: {}; start the job anew with another id", rank,
                                 error.what()));
   }
 }
 
-void check_card(Store& store, const RollCall& mine, int rank, const Json& card) {
-  const auto differs = [&](const char* what, const auto& ours, const auto& theirs, const char* advice) {
+void check_card(Store& store, const RollCall& mine, int rank, const Card& card) {
+  const auto compare = [&](const char* what, const auto& ours, const auto& theirs, const char* advice) {
+    if (ours == theirs) return;
     fail_all(store, fmt::format("rank {}: another {} than rank {}: {}, not {}; {}", rank, what, mine.rank, theirs, ours,
                                 advice));
   };
-  if (const int protocol = card.value("protocol", 0); protocol != kProtocol) {
-    differs("version of Overtake", kProtocol, protocol, "run the same build everywhere");
-  }
-  if (const int size = card.value("size", 0); size != mine.size) {
-    differs("number of ranks", mine.size, size, "start all ranks with the same");
-  }
-  if (const std::string identity = card.value("identity", ""); identity != mine.identity) {
-    differs("job", mine.identity, identity, "start all ranks with the same model and settings");
-  }
+  compare("version of Overtake", kProtocol, card.protocol, "run the same build everywhere");
+  compare("number of ranks", mine.size, card.size, "start all ranks with the same");
+  compare("job", mine.identity, card.identity, "start all ranks with the same model and settings");
 }
 
 }  // namespace
@@ -86,12 +89,12 @@ std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
     fail_user("rank {}: there are {} ranks: the number must be 0 to {}; give each process its own", mine.rank,
               mine.size, mine.size - 1);
   }
-  const Json own = card_of(mine);
-  if (!store.put(card_name(mine.rank), own.dump())) {
-    const Json other = read_card(store, mine.rank, store.get(card_name(mine.rank)).value_or("{}"));
+  const Card own{kProtocol, mine.size, this_process(), mine.identity, mine.message};
+  if (!store.put(card_name(mine.rank), written(own))) {
+    const Card other = read_card(store, mine.rank, store.get(card_name(mine.rank)).value_or(""));
     fail_all(store, fmt::format("rank {}: two processes have this rank: {} and {}; give each process its own, and each "
                                 "run its own job id",
-                                mine.rank, other.value("process", "?"), this_process()));
+                                mine.rank, other.process, own.process));
   }
   const auto deadline = std::chrono::steady_clock::now() + mine.time_out;
   std::vector<std::string> messages;
@@ -105,9 +108,9 @@ std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
     }
     if (next == mine.size) return messages;
     if (const auto text = store.get(card_name(next))) {
-      const Json card = read_card(store, next, *text);
+      const Card card = read_card(store, next, *text);
       check_card(store, mine, next, card);
-      messages.push_back(from_hex(card.value("message", "")));
+      messages.push_back(card.message);
     } else if (std::chrono::steady_clock::now() > deadline) {
       throw CommError(next, fmt::format("rank {}: it did not come within {:g} s; {} ranks are to meet in this job",
                                         next, std::chrono::duration<double>(mine.time_out).count(), mine.size));

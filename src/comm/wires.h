@@ -42,7 +42,7 @@ inline constexpr std::size_t kLongestText = 4096;  // of payloads that are no da
 class Receiver {
  public:
   virtual void received(int from, const Message& message, std::span<const std::byte> payload) = 0;
-  virtual void sent(int to) = 0;                              // the link takes the next message
+  virtual void sent(int to) = 0;                              // one message that was posted is on its way
   virtual void lost(int peer, const std::string& cause) = 0;  // nothing more from this one
  protected:
   ~Receiver() = default;
@@ -55,8 +55,10 @@ class Wires {
   virtual int size() const = 0;
   // Called once, before post().
   virtual void open(Receiver& receiver) = 0;
-  // One message per peer at a time; the next may follow after sent(to), which may come from inside the call. Copies the
-  // payload, or is done with it, before it returns. Does not wait for the peer.
+  // How many messages to a peer may be posted before sent(to) came for them.
+  virtual int window() const = 0;
+  // Copies the payload, or is done with it, before it returns; sent(to) may come from inside the call. Does not wait
+  // for the peer.
   virtual void post(int to, const Message& message, std::span<const std::byte> payload) = 0;
   // Nothing is received after it returned. Does not wait for peers.
   virtual void close() = 0;

@@ -46,7 +46,7 @@ GlooWires::GlooWires(const GlooOptions& options)
   connect(options);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    link(peer).out = make_slot();
+    for (int i = 0; i < kOut; ++i) link(peer).out.push_back(make_slot());
     for (int i = 0; i < options.window; ++i) link(peer).in.push_back(make_slot());
   }
 }
@@ -76,17 +76,30 @@ void GlooWires::connect(const GlooOptions& options) {
                                                 options.group.chunk_bytes, options.window),
                         .message = addresses.dump(),
                         .time_out = options.group.time_out});
+  connect_to(cards);
+}
+
+// To all at the same time: only so is a rank that does not answer told from those that wait for it.
+void GlooWires::connect_to(const std::vector<std::string>& cards) {
+  std::vector<std::string> errors(cards.size());
+  std::vector<std::thread> threads;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const auto address = Json::parse(cards[static_cast<std::size_t>(peer)]).at(static_cast<std::size_t>(rank_));
-    const auto numbers = address.get<std::vector<int>>();
-    std::vector<char> bytes;
-    for (const int number : numbers) bytes.push_back(static_cast<char>(number));
-    try {
-      context_->getPair(peer)->connect(bytes);
-    } catch (const std::exception& error) {
-      throw CommError(peer, fmt::format("rank {}: rank {} cannot connect to it: {}", peer, rank_, error.what()));
-    }
+    threads.emplace_back([&, peer, index = static_cast<std::size_t>(peer)] {
+      try {
+        const Json addresses = Json::parse(cards[index]);
+        const auto numbers = addresses.at(static_cast<std::size_t>(rank_)).get<std::vector<int>>();
+        std::vector<char> bytes;
+        for (const int number : numbers) bytes.push_back(static_cast<char>(number));
+        context_->getPair(peer)->connect(bytes);
+      } catch (const std::exception& error) {
+        errors[index] = fmt::format("rank {}: rank {} cannot connect to it: {}", peer, rank_, error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (const std::string& error = errors[static_cast<std::size_t>(peer)]; !error.empty()) throw CommError(peer, error);
   }
 }
 
@@ -101,10 +114,13 @@ void GlooWires::open(Receiver& receiver) {
 
 void GlooWires::post(int to, const Message& message, std::span<const std::byte> payload) {
   Link& l = link(to);
-  std::memcpy(l.out.bytes.data(), &message, sizeof message);
-  if (!payload.empty()) std::memcpy(l.out.bytes.data() + sizeof message, payload.data(), payload.size());
+  const Slot& out = l.out[l.posted % l.out.size()];
+  std::memcpy(out.buffer->ptr, &message, sizeof message);
+  if (!payload.empty()) {
+    std::memcpy(static_cast<std::byte*>(out.buffer->ptr) + sizeof message, payload.data(), payload.size());
+  }
   try {
-    l.out.buffer->send(to, l.posted++ % l.in.size(), 0, sizeof message + payload.size());
+    out.buffer->send(to, l.posted++ % l.in.size(), 0, sizeof message + payload.size());
   } catch (const std::exception& error) {
     receiver_->lost(to, error.what());
   }
@@ -112,7 +128,8 @@ void GlooWires::post(int to, const Message& message, std::span<const std::byte> 
 
 void GlooWires::watch_sends(int peer) {
   try {
-    while (link(peer).out.buffer->waitSend(kForever)) receiver_->sent(peer);
+    const std::vector<Slot>& out = link(peer).out;
+    for (std::size_t i = 0; out[i].buffer->waitSend(kForever); i = (i + 1) % out.size()) receiver_->sent(peer);
   } catch (const std::exception& error) {
     receiver_->lost(peer, error.what());
   }
@@ -141,7 +158,7 @@ void GlooWires::take(int peer, const Slot& slot) {
 void GlooWires::close() {
   for (Link& l : links_) {
     if (!l.sender.joinable()) continue;
-    l.out.buffer->abortWaitSend();
+    for (Slot& slot : l.out) slot.buffer->abortWaitSend();
     for (Slot& slot : l.in) slot.buffer->abortWaitRecv();
     l.sender.join();
     l.receiver.join();

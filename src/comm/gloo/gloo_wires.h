@@ -23,23 +23,26 @@ class GlooWires final : public Wires {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int window() const override { return kOut; }
   void open(Receiver& receiver) override;
   void post(int to, const Message& message, std::span<const std::byte> payload) override;
   void close() override;
 
  private:
+  static constexpr int kOut = 2;  // one is written to the socket, one is next
   struct Slot {
     std::vector<std::byte> bytes;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   };
   struct Link {
-    Slot out;
+    std::vector<Slot> out;  // kOut of them
     std::uint64_t posted = 0;
-    std::vector<Slot> in;
+    std::vector<Slot> in;  // the window
     std::thread sender, receiver;
   };
   Slot make_slot() const;
   void connect(const GlooOptions& options);
+  void connect_to(const std::vector<std::string>& cards);
   void watch_sends(int peer);
   void receive(int peer);
   void take(int peer, const Slot& slot);
