@@ -73,7 +73,6 @@ ChunkedTransfer::ChunkedTransfer(const Request& asked, const TransferKey& its_ke
     p.results_due = p.result.end - p.result.begin;
   }
   if (has_sums() && size_ > 1) {
-    contributions_.resize(own * static_cast<std::size_t>(size_));
     to_reduce_ = (own + chunk_bytes - 1) / chunk_bytes;
     missing_.assign(to_reduce_, size_ - 1);
   }
@@ -212,8 +211,13 @@ PartRange ChunkedTransfer::part_bytes(int rank) const {
 
 std::size_t ChunkedTransfer::chunk_end(std::size_t offset) const { return std::min(part_.end, offset + chunk_bytes); }
 
+std::size_t ChunkedTransfer::lent_bytes() const {
+  return has_sums() ? (part_.end - part_.begin) * static_cast<std::size_t>(size_ - 1) : 0;
+}
+
 std::byte* ChunkedTransfer::contribution(int peer, std::size_t offset) {
-  return contributions_.data() + static_cast<std::size_t>(peer) * (part_.end - part_.begin) + (offset - part_.begin);
+  const auto row = static_cast<std::size_t>(peer < rank_ ? peer : peer - 1);
+  return contributions_.get() + row * (part_.end - part_.begin) + (offset - part_.begin);
 }
 
 }  // namespace overtake

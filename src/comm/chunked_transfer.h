@@ -8,6 +8,7 @@
 // every element, chunked or not. It moves no more bytes than a ring.
 
 #include <compare>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,11 @@ class ChunkedTransfer : public Transfer {
   std::uint64_t number = 0;       // those started earlier have smaller ones
   bool is_done = false;
   int touching = 0;  // threads that read or write data right now
+
+  // Memory for what others contribute to a sum: lent before the first of it comes, handed back when all is done.
+  std::size_t lent_bytes() const;
+  void lend(std::unique_ptr<std::byte[]> memory) { contributions_ = std::move(memory); }
+  std::unique_ptr<std::byte[]> hand_back() { return std::move(contributions_); }
 
   // Whether a rank takes part, and whether it tells this one when it has started.
   bool is_partner(int peer) const;
@@ -91,11 +97,11 @@ class ChunkedTransfer : public Transfer {
   const int rank_, size_;
   const std::size_t element_;  // bytes
   std::byte* const data_;
-  PartRange part_;                        // this rank's, in bytes
-  std::vector<Partner> partners_;         // by rank
-  std::vector<std::byte> contributions_;  // [size][bytes of the part]; this rank's own row is not used
-  std::vector<int> missing_;              // per chunk of the part: contributions that have not come
-  std::size_t to_reduce_ = 0;             // chunks of the part
+  PartRange part_;                              // this rank's, in bytes
+  std::vector<Partner> partners_;               // by rank
+  std::unique_ptr<std::byte[]> contributions_;  // [size - 1][bytes of the part]
+  std::vector<int> missing_;                    // per chunk of the part: contributions that have not come
+  std::size_t to_reduce_ = 0;                   // chunks of the part
 };
 
 }  // namespace overtake

@@ -68,6 +68,7 @@ class Exchange final : public Group, private Receiver {
   void on_data(Lock& lock, int from, const Message& message, std::span<const std::byte> payload);
   void on_leave(int from);
   void begin(const Held& transfer);
+  std::unique_ptr<std::byte[]> memory(std::size_t bytes);
   void on_partner_started(const Held& transfer, int peer, const Message& theirs);
   void queue(int to, const Held& transfer, const std::vector<Outgoing>& streams);
   void note(int to, const Message& message, std::string text = {});
@@ -90,6 +91,8 @@ class Exchange final : public Group, private Receiver {
   std::condition_variable done_;
   std::vector<Link> links_;  // by rank; this rank's own is not used
   std::map<TransferKey, Held> live_;
+  // For sums, by size: a training step has the same ones again and again, and fresh pages are dear.
+  std::multimap<std::size_t, std::unique_ptr<std::byte[]>> spare_;
   std::map<TransferKey, std::map<int, Message>> early_;  // others started, this rank not yet
   std::map<std::tuple<TransferKey::Side, int, std::uint64_t>, std::uint64_t> uses_;  // how often a tag was used
   std::uint64_t starts_ = 0;
