@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/group.h"
 
 namespace overtake {
 namespace {
@@ -119,6 +118,13 @@ std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
       pause = std::min(pause * 2, milliseconds(50));
     }
   }
+}
+
+CommError first_of_all(Store& store, const CommError& error) {
+  store.put("lost", Json{{"rank", error.rank()}, {"text", error.what()}}.dump());
+  const Json first = Json::parse(store.get("lost").value_or("{}"), nullptr, false);
+  if (!first.is_object()) return error;
+  return {first.value("rank", error.rank()), first.value("text", error.what())};
 }
 
 }  // namespace overtake

@@ -119,8 +119,8 @@ TEST_P(GlooRanks, NameTheOneThatStalls) {
   }
 }
 
-// At any moment, from the roll call on: no hang, and no one else is blamed.
-TEST_P(GlooRanks, SurviveAKillAtAnyMoment) {
+// A process killed or stopped at any moment, from the roll call on: no hang, and no one else is blamed.
+TEST_P(GlooRanks, SurviveAFaultAtAnyMoment) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   for (int round = 0; round < kill_rounds(); ++round) {
     const int killed = static_cast<int>(random() % static_cast<unsigned>(GetParam()));
@@ -134,13 +134,14 @@ TEST_P(GlooRanks, SurviveAKillAtAnyMoment) {
     }
     const auto moment = std::chrono::microseconds(random() % 120'000);
     std::this_thread::sleep_for(moment);
-    processes.send_signal(static_cast<std::size_t>(killed), SIGKILL);
+    const bool is_stopped = random() % 2 == 0;
+    processes.send_signal(static_cast<std::size_t>(killed), is_stopped ? SIGSTOP : SIGKILL);
     const double then = processes.seconds();
     for (int rank = 0; rank < GetParam(); ++rank) {
       if (rank == killed) continue;
       const Said said = processes.join(static_cast<std::size_t>(rank), then + 4);
       EXPECT_TRUE(said.text.starts_with(fmt::format("{0} rank {0}: ", killed)))
-          << said.text << ", killed after " << moment.count() << " us";
+          << said.text << (is_stopped ? ", stopped" : ", killed") << " after " << moment.count() << " us";
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <thread>
 
-#include "comm/group.h"
 #include "unit/temporary_folder.h"
 
 namespace overtake {
@@ -80,6 +79,15 @@ TEST(RollCall, RefusesACardThatIsNone) {
     folder.write("rank-1", text);
     EXPECT_TRUE(says(call(folder, {{0, 2, "m", "", 5s}})[0], {"user: rank 1: its card cannot be read"}));
   }
+}
+
+TEST(RollCall, TheFirstErrorIsEveryones) {
+  const TemporaryFolder folder;
+  FileStore store(folder.path());
+  EXPECT_STREQ(first_of_all(store, CommError(3, "rank 3: \"gone\"")).what(), "rank 3: \"gone\"");
+  const CommError later = first_of_all(store, CommError(1, "rank 1: closed"));
+  EXPECT_EQ(later.rank(), 3);
+  EXPECT_STREQ(later.what(), "rank 3: \"gone\"");
 }
 
 }  // namespace

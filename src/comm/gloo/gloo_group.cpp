@@ -5,9 +5,12 @@
 #include "base/error.h"
 #include "comm/exchange.h"
 #include "comm/gloo/gloo_wires.h"
+#include "comm/roll_call.h"
 
 namespace overtake {
 namespace {
+
+constexpr std::uint64_t kMeeting = ~std::uint64_t{0};  // a tag that nobody else uses
 
 // gloo writes to sockets without asking that a closed one raise no signal. Threads made while this lives do not get it,
 // and those are all that write.
@@ -37,7 +40,14 @@ std::unique_ptr<Group> make_gloo_group(const GlooOptions& options) {
   }
   OVERTAKE_CHECK(options.window > 0, "a window of {} chunks", options.window);
   const NoPipeSignal guard;
-  return std::make_unique<Exchange>(std::make_unique<GlooWires>(options), options.group);
+  FileStore store(options.folder / options.job);
+  auto group = std::make_unique<Exchange>(std::make_unique<GlooWires>(options, store), options.group);
+  try {
+    group->barrier({.tag = kMeeting});
+  } catch (const CommError& error) {
+    throw first_of_all(store, error);
+  }
+  return group;
 }
 
 }  // namespace overtake

@@ -36,14 +36,14 @@ std::shared_ptr<gloo::transport::Device> make_device(const GlooOptions& options)
 
 }  // namespace
 
-GlooWires::GlooWires(const GlooOptions& options)
+GlooWires::GlooWires(const GlooOptions& options, Store& store)
     : rank_(options.rank),
       size_(options.size),
       slot_bytes_(sizeof(Message) + std::max(options.group.chunk_bytes, kLongestText)),
       device_(make_device(options)),
       context_(device_->createContext(rank_, size_)),
       links_(static_cast<std::size_t>(size_)) {
-  connect(options);
+  connect(options, store);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     for (int i = 0; i < kOut; ++i) link(peer).out.push_back(make_slot());
@@ -60,7 +60,7 @@ GlooWires::Slot GlooWires::make_slot() const {
 }
 
 // As gloo's own rendezvous does it, but whoever is missing is called by its rank.
-void GlooWires::connect(const GlooOptions& options) {
+void GlooWires::connect(const GlooOptions& options, Store& store) {
   context_->setTimeout(options.group.time_out / 5);  // gloo takes five times as long to connect
   Json addresses = Json::array();                    // where each peer reaches this rank
   for (int peer = 0; peer < size_; ++peer) {
@@ -68,7 +68,6 @@ void GlooWires::connect(const GlooOptions& options) {
     if (peer != rank_) bytes = context_->createPair(peer)->address().bytes();
     addresses.push_back(std::vector<int>(bytes.begin(), bytes.end()));
   }
-  FileStore store(options.folder / options.job);
   const std::vector<std::string> cards =
       call_roll(store, {.rank = rank_,
                         .size = size_,
@@ -76,11 +75,11 @@ void GlooWires::connect(const GlooOptions& options) {
                                                 options.group.chunk_bytes, options.window),
                         .message = addresses.dump(),
                         .time_out = options.group.time_out});
-  connect_to(cards);
+  connect_to(cards, store);
 }
 
 // To all at the same time: only so is a rank that does not answer told from those that wait for it.
-void GlooWires::connect_to(const std::vector<std::string>& cards) {
+void GlooWires::connect_to(const std::vector<std::string>& cards, Store& store) {
   std::vector<std::string> errors(cards.size());
   std::vector<std::thread> threads;
   for (int peer = 0; peer < size_; ++peer) {
@@ -99,7 +98,9 @@ void GlooWires::connect_to(const std::vector<std::string>& cards) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int peer = 0; peer < size_; ++peer) {
-    if (const std::string& error = errors[static_cast<std::size_t>(peer)]; !error.empty()) throw CommError(peer, error);
+    if (const std::string& error = errors[static_cast<std::size_t>(peer)]; !error.empty()) {
+      throw first_of_all(store, CommError(peer, error));
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/gloo/gloo_group.h"
+#include "comm/store.h"
 #include "comm/wires.h"
 
 namespace overtake {
@@ -18,7 +19,8 @@ namespace overtake {
 // sockets. gloo can only be waited for one buffer at a time, hence two threads per link, which mostly sleep.
 class GlooWires final : public Wires {
  public:
-  explicit GlooWires(const GlooOptions& options);
+  // Returns when all ranks are connected as far as this one can see.
+  GlooWires(const GlooOptions& options, Store& store);
   ~GlooWires() override;
 
   int rank() const override { return rank_; }
@@ -41,8 +43,8 @@ class GlooWires final : public Wires {
     std::thread sender, receiver;
   };
   Slot make_slot() const;
-  void connect(const GlooOptions& options);
-  void connect_to(const std::vector<std::string>& cards);
+  void connect(const GlooOptions& options, Store& store);
+  void connect_to(const std::vector<std::string>& cards, Store& store);
   void watch_sends(int peer);
   void receive(int peer);
   void take(int peer, const Slot& slot);
