@@ -163,12 +163,13 @@ void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
   throw CommError(*error_);
 }
 
-// Names the rank that is not heard any more, or else the one whose part is missing.
+// Names the rank that is not heard any more: even where its part has come, another may wait for it. Or else the one
+// whose part is missing.
 void Exchange::fail_by_time(const ChunkedTransfer& transfer, milliseconds time_out) {
   int silent = -1;
   const auto now = Clock::now();
   for (int peer = 0; peer < size_; ++peer) {
-    if (!transfer.needs(peer) || now - link(peer).heard < 3 * beat_every_) continue;
+    if (peer == rank_ || !link(peer).is_open() || now - link(peer).heard < 2 * beat_every_) continue;
     if (silent < 0 || link(peer).heard < link(silent).heard) silent = peer;
   }
   const std::string waited = fmt::format("rank {} waited {} for {}", rank_, seconds(time_out), transfer.name());

@@ -61,8 +61,10 @@ GlooWires::Slot GlooWires::make_slot() const {
 
 // As gloo's own rendezvous does it, but whoever is missing is called by its rank.
 void GlooWires::connect(const GlooOptions& options, Store& store) {
-  context_->setTimeout(options.group.time_out / 5);  // gloo takes five times as long to connect
-  Json addresses = Json::array();                    // where each peer reaches this rank
+  // All are there, so this is quick; and a rank that fails here must say so before those that are through hear nothing
+  // from it for a whole time-out. gloo takes five times as long as it is told.
+  context_->setTimeout(options.group.time_out / 10);
+  Json addresses = Json::array();  // where each peer reaches this rank
   for (int peer = 0; peer < size_; ++peer) {
     std::vector<char> bytes;
     if (peer != rank_) bytes = context_->createPair(peer)->address().bytes();
