@@ -57,7 +57,7 @@ class ChunkedTransfer : public Transfer {
 
   // The partner has started: what goes to it now. Once per partner that is heard of.
   std::vector<Outgoing> on_started(int peer);
-  // A chunk was handed to the wires.
+  // A chunk is handed to the wires.
   void on_sent(int peer, std::size_t bytes) { partner(peer).to_send -= bytes; }
   // Where a chunk from a rank belongs; nullptr when it does not.
   std::byte* place(int peer, const Message& message);

@@ -279,11 +279,11 @@ void Exchange::send_chunk(Lock& lock, int to) {
   }
   ++l.posted;
   ++transfer->touching;
+  transfer->on_sent(to, size);  // now: when it has come, the peer may be done and leave before this thread goes on
   lock.unlock();
   wires_->post(to, message, transfer->bytes(begin, size));
   lock.lock();
   --transfer->touching;
-  transfer->on_sent(to, size);
   finish_if_done(transfer);
   if (error_) done_.notify_all();
 }

@@ -155,6 +155,22 @@ TEST(LocalGroup, TagsMayBeStartedInDifferentOrders) {
   });
 }
 
+// A rank that got all it wants may be gone before the sender knows that it has sent it.
+TEST(LocalGroup, WhoHasAllMayLeave) {
+  for (int round = 0; round < 300; ++round) {
+    on_all(make_local_groups(2), [](Group& group) {
+      float x = 1.0f;
+      if (group.rank() == 0) {
+        const auto sent = group.send(1, &x, 1, DType::f32);
+        while (!group.is_done(sent)) {  // in the way of the thread that sends
+        }
+      } else {
+        group.wait(group.recv(0, &x, 1, DType::f32));
+      }
+    });
+  }
+}
+
 // The n-th of a tag meets the n-th, however far ahead a rank is.
 TEST(LocalGroup, OneTagManyTimes) {
   on_all(make_local_groups(3), [](Group& group) {
