@@ -50,8 +50,8 @@ sanitize: setup
 	cmake --build --preset asan
 	ctest --preset asan -j 2
 	cmake --preset tsan
-	cmake --build --preset tsan --target test_unit test_backend
-	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane'
+	cmake --build --preset tsan --target test_unit test_backend test_comm
+	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane|^comm\.'
 
 # What CI compiles of the CUDA side.
 cuda-build: setup

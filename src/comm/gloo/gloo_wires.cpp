@@ -1,0 +1,174 @@
+#include "comm/gloo/gloo_wires.h"
+
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "comm/roll_call.h"
+
+namespace overtake {
+namespace {
+
+using Json = nlohmann::json;
+
+// gloo closes all links of a rank when a wait of its own is over, so its waits never are; Exchange counts the time.
+constexpr std::chrono::hours kForever{24 * 365};
+
+std::shared_ptr<gloo::transport::Device> make_device(const GlooOptions& options) {
+  gloo::transport::tcp::attr attributes;
+  if (options.interface.empty()) {
+    attributes.hostname = options.address;
+  } else {
+    attributes.iface = options.interface;
+  }
+  try {
+    return gloo::transport::tcp::CreateDevice(attributes);
+  } catch (const std::exception& error) {
+    const bool is_interface = !options.interface.empty();
+    fail_user("rank {}: this host has no {} {}: {}; `ip address` lists what it has", options.rank,
+              is_interface ? "network interface" : "address", is_interface ? options.interface : options.address,
+              error.what());
+  }
+}
+
+}  // namespace
+
+GlooWires::GlooWires(const GlooOptions& options, Store& store)
+    : rank_(options.rank),
+      size_(options.size),
+      slot_bytes_(sizeof(Message) + std::max(options.group.chunk_bytes, kLongestText)),
+      device_(make_device(options)),
+      context_(device_->createContext(rank_, size_)),
+      links_(static_cast<std::size_t>(size_)) {
+  connect(options, store);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    for (int i = 0; i < kOut; ++i) link(peer).out.push_back(make_slot());
+    for (int i = 0; i < options.window; ++i) link(peer).in.push_back(make_slot());
+  }
+}
+
+GlooWires::~GlooWires() { close(); }
+
+GlooWires::Slot GlooWires::make_slot() const {
+  Slot slot{std::vector<std::byte>(slot_bytes_), nullptr};
+  slot.buffer = context_->createUnboundBuffer(slot.bytes.data(), slot.bytes.size());
+  return slot;
+}
+
+// As gloo's own rendezvous does it, but whoever is missing is called by its rank.
+void GlooWires::connect(const GlooOptions& options, Store& store) {
+  // All are there, so this is quick; and a rank that fails here must say so before those that are through hear nothing
+  // from it for a whole time-out. gloo takes five times as long as it is told.
+  context_->setTimeout(options.group.time_out / 10);
+  Json addresses = Json::array();  // where each peer reaches this rank
+  for (int peer = 0; peer < size_; ++peer) {
+    std::vector<char> bytes;
+    if (peer != rank_) bytes = context_->createPair(peer)->address().bytes();
+    addresses.push_back(std::vector<int>(bytes.begin(), bytes.end()));
+  }
+  const std::vector<std::string> cards =
+      call_roll(store, {.rank = rank_,
+                        .size = size_,
+                        .identity = fmt::format("{} (chunks of {} bytes, window {})", options.identity,
+                                                options.group.chunk_bytes, options.window),
+                        .message = addresses.dump(),
+                        .time_out = options.group.time_out});
+  connect_to(cards, store);
+}
+
+// To all at the same time: only so is a rank that does not answer told from those that wait for it.
+void GlooWires::connect_to(const std::vector<std::string>& cards, Store& store) {
+  std::vector<std::string> errors(cards.size());
+  std::vector<std::thread> threads;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    threads.emplace_back([&, peer, index = static_cast<std::size_t>(peer)] {
+      try {
+        const Json addresses = Json::parse(cards[index]);
+        const auto numbers = addresses.at(static_cast<std::size_t>(rank_)).get<std::vector<int>>();
+        std::vector<char> bytes;
+        for (const int number : numbers) bytes.push_back(static_cast<char>(number));
+        context_->getPair(peer)->connect(bytes);
+      } catch (const std::exception& error) {
+        errors[index] = fmt::format("rank {}: rank {} cannot connect to it: {}", peer, rank_, error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (const std::string& error = errors[static_cast<std::size_t>(peer)]; !error.empty()) {
+      throw first_of_all(store, CommError(peer, error));
+    }
+  }
+}
+
+void GlooWires::open(Receiver& receiver) {
+  receiver_ = &receiver;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    link(peer).sender = std::thread([this, peer] { watch_sends(peer); });
+    link(peer).receiver = std::thread([this, peer] { receive(peer); });
+  }
+}
+
+void GlooWires::post(int to, const Message& message, std::span<const std::byte> payload) {
+  Link& l = link(to);
+  const Slot& out = l.out[l.posted % l.out.size()];
+  std::memcpy(out.buffer->ptr, &message, sizeof message);
+  if (!payload.empty()) {
+    std::memcpy(static_cast<std::byte*>(out.buffer->ptr) + sizeof message, payload.data(), payload.size());
+  }
+  try {
+    out.buffer->send(to, l.posted++ % l.in.size(), 0, sizeof message + payload.size());
+  } catch (const std::exception& error) {
+    receiver_->lost(to, error.what());
+  }
+}
+
+void GlooWires::watch_sends(int peer) {
+  try {
+    const std::vector<Slot>& out = link(peer).out;
+    for (std::size_t i = 0; out[i].buffer->waitSend(kForever); i = (i + 1) % out.size()) receiver_->sent(peer);
+  } catch (const std::exception& error) {
+    receiver_->lost(peer, error.what());
+  }
+}
+
+void GlooWires::receive(int peer) {
+  std::vector<Slot>& in = link(peer).in;
+  try {
+    for (std::size_t i = 0; i < in.size(); ++i) in[i].buffer->recv(peer, i, 0, slot_bytes_);
+    for (std::size_t i = 0; in[i].buffer->waitRecv(kForever); i = (i + 1) % in.size()) {
+      take(peer, in[i]);
+      in[i].buffer->recv(peer, i, 0, slot_bytes_);
+    }
+  } catch (const std::exception& error) {
+    receiver_->lost(peer, error.what());
+  }
+}
+
+void GlooWires::take(int peer, const Slot& slot) {
+  Message message;
+  std::memcpy(&message, slot.bytes.data(), sizeof message);
+  if (message.bytes > slot_bytes_ - sizeof message) throw std::runtime_error("a message that makes no sense");
+  receiver_->received(peer, message, std::span(slot.bytes).subspan(sizeof message, message.bytes));
+}
+
+void GlooWires::close() {
+  for (Link& l : links_) {
+    if (!l.sender.joinable()) continue;
+    for (Slot& slot : l.out) slot.buffer->abortWaitSend();
+    for (Slot& slot : l.in) slot.buffer->abortWaitRecv();
+    l.sender.join();
+    l.receiver.join();
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && context_->getPair(peer) != nullptr) context_->getPair(peer)->close();
+  }
+}
+
+}  // namespace overtake

@@ -1,0 +1,297 @@
+#include "comm/gloo/gloo_group.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "exercise.h"
+#include "processes.h"
+#include "unit/temporary_folder.h"
+
+namespace overtake {
+namespace {
+
+using namespace std::chrono_literals;
+
+class GlooGroup : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gloo()) GTEST_SKIP() << "this build has no gloo";
+  }
+  GlooOptions options(int rank, int size, std::chrono::milliseconds time_out = 5s) const {
+    GlooOptions out;
+    out.folder = folder_.path();
+    out.job = "job";
+    out.rank = rank;
+    out.size = size;
+    out.group = {.time_out = time_out, .chunk_bytes = 8192};
+    return out;
+  }
+  TemporaryFolder folder_;
+};
+
+// What a rank says of an error: "<rank at fault> <what>".
+std::string said_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const CommError& error) {
+    return std::to_string(error.rank()) + " " + error.what();
+  } catch (const UserError& error) {
+    return std::string("user ") + error.what();
+  }
+  return "no error";
+}
+
+// All-reduces without end; `before_each` is told how many were done.
+void reduce_forever(Group& group, std::size_t count, const std::function<void(int)>& before_each) {
+  std::vector<float> x(count, 0.0f);
+  for (int i = 0;; ++i) {
+    before_each(i);
+    group.wait(group.all_reduce(x.data(), x.size(), DType::f32, {.tag = 1}));
+  }
+}
+
+// OVERTAKE_KILLS=200 for a long run.
+int kill_rounds() {
+  const char* rounds = std::getenv("OVERTAKE_KILLS");
+  return rounds == nullptr ? 5 : std::atoi(rounds);
+}
+
+class GlooRanks : public GlooGroup, public testing::WithParamInterface<int> {};
+
+TEST_P(GlooRanks, GetSumsInRankOrder) {
+  Processes processes;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    processes.start([&, rank] { return "differs: " + exercise(*make_gloo_group(options(rank, GetParam(), 30s)), 3); });
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(GetParam()); ++i) EXPECT_EQ(processes.join(i).text, "differs: ");
+}
+
+// In the middle of transfers of many chunks, or of few, one process is gone: all others say so at once.
+TEST_P(GlooRanks, NameTheOneThatWasKilled) {
+  const int killed = GetParam() - 1;
+  for (const std::size_t count : {100u, 1'000'000u}) {
+    Processes processes;
+    for (int rank = 0; rank < GetParam(); ++rank) {
+      processes.start([&, rank] {
+        GlooOptions mine = options(rank, GetParam());
+        mine.job = "job" + std::to_string(count);
+        const auto group = make_gloo_group(mine);
+        return said_of([&] {
+          reduce_forever(*group, count, [&](int i) {
+            if (rank != killed || i < 5) return;
+            std::thread([] {
+              std::this_thread::sleep_for(2ms);
+              kill(getpid(), SIGKILL);
+            }).detach();
+          });
+        });
+      });
+    }
+    for (int rank = 0; rank < killed; ++rank) {
+      const Said said = processes.join(static_cast<std::size_t>(rank), 4);
+      EXPECT_TRUE(said.text.starts_with(fmt::format("{0} rank {0}: ", killed))) << said.text;
+      EXPECT_NE(said.text.find("lost it"), std::string::npos) << said.text;
+    }
+  }
+}
+
+// A process that stands still in the middle of everything, with its sockets open.
+TEST_P(GlooRanks, NameTheOneThatStalls) {
+  const int stalled = 1;
+  Processes processes;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    processes.start([&, rank] {
+      const auto group = make_gloo_group(options(rank, GetParam(), 1500ms));
+      return said_of([&] {
+        reduce_forever(*group, 200'000, [&](int i) {
+          if (rank == stalled && i == 5) raise(SIGSTOP);
+        });
+      });
+    });
+  }
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    if (rank == stalled) continue;
+    const Said said = processes.join(static_cast<std::size_t>(rank), 5);
+    EXPECT_TRUE(said.text.starts_with("1 rank 1: ")) << said.text;
+    EXPECT_NE(said.text.find("gone or stalled"), std::string::npos) << said.text;
+  }
+}
+
+// A process killed or stopped at any moment, from the roll call on: no hang, and no one else is blamed.
+TEST_P(GlooRanks, SurviveAFaultAtAnyMoment) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  for (int round = 0; round < kill_rounds(); ++round) {
+    const int killed = static_cast<int>(random() % static_cast<unsigned>(GetParam()));
+    Processes processes;
+    for (int rank = 0; rank < GetParam(); ++rank) {
+      processes.start([&, rank] {
+        GlooOptions mine = options(rank, GetParam(), 1s);
+        mine.job = "kill" + std::to_string(round);
+        return said_of([&] { reduce_forever(*make_gloo_group(mine), 50'000, [](int) {}); });
+      });
+    }
+    const auto moment = std::chrono::microseconds(random() % 120'000);
+    std::this_thread::sleep_for(moment);
+    const bool is_stopped = random() % 2 == 0;
+    processes.send_signal(static_cast<std::size_t>(killed), is_stopped ? SIGSTOP : SIGKILL);
+    const double then = processes.seconds();
+    for (int rank = 0; rank < GetParam(); ++rank) {
+      if (rank == killed) continue;
+      const Said said = processes.join(static_cast<std::size_t>(rank), then + 4);
+      EXPECT_TRUE(said.text.starts_with(fmt::format("{0} rank {0}: ", killed)))
+          << said.text << (is_stopped ? ", stopped" : ", killed") << " after " << moment.count() << " us";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoToFour, GlooRanks, testing::Values(2, 3, 4));
+
+TEST_F(GlooGroup, UrgentTransfersOvertake) {
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.start([&, rank] {
+      const auto group = make_gloo_group(options(rank, 2, 20s));
+      std::vector<float> bulk(10'000'000, 1.0f), small(1000, 1.0f);
+      const auto slow = group->all_reduce(bulk.data(), bulk.size(), DType::f32, {.tag = 1, .priority = 0});
+      std::this_thread::sleep_for(5ms);
+      const auto urgent = group->all_reduce(small.data(), small.size(), DType::f32, {.tag = 2, .priority = 9});
+      group->wait(urgent);
+      const std::string out = group->is_done(slow) ? "too late" : "overtakes";
+      group->wait(slow);
+      return out + (bulk.back() == 2.0f && bulk.front() == 2.0f && small[500] == 2.0f ? "" : ", wrong sum");
+    });
+  }
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(processes.join(i).text, "overtakes");
+}
+
+TEST_F(GlooGroup, NamesTheOneThatLeaves) {
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.start([&, rank] {
+      const auto group = make_gloo_group(options(rank, 3));
+      std::vector<float> x(1'000'000);
+      group->wait(group->broadcast(2, x.data(), x.size(), DType::f32));
+      if (rank == 0) return std::string("left");
+      return said_of([&] { group->barrier(); });
+    });
+  }
+  EXPECT_EQ(processes.join(0).text, "left");
+  for (std::size_t i : {1u, 2u}) {
+    const Said said = processes.join(i, 4);
+    EXPECT_TRUE(said.text.starts_with("0 rank 0: it ")) << said.text;
+    EXPECT_NE(said.text.find("left the group"), std::string::npos) << said.text;
+  }
+}
+
+TEST_F(GlooGroup, NamesTheOneThatIsAliveButDoesNotCome) {
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.start([&, rank] {
+      const auto group = make_gloo_group(options(rank, 3, 1s));
+      group->barrier();
+      if (rank == 1) std::this_thread::sleep_for(2s);
+      return said_of([&] { group->barrier(); });
+    });
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Said said = processes.join(i, 6);
+    EXPECT_TRUE(said.text.starts_with("1 rank 1: ")) << said.text;
+    EXPECT_NE(said.text.find("it is alive"), std::string::npos) << said.text;
+  }
+}
+
+TEST_F(GlooGroup, NamesTheOneThatNeverStarts) {
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.start([&, rank] { return said_of([&] { make_gloo_group(options(rank, 3, 500ms)); }); });
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(says(processes.join(i, 4).text, {"2 rank 2: it did not come within 0.5 s", "3 ranks"}));
+  }
+}
+
+TEST_F(GlooGroup, TellsWorldsOfDifferentSizesApart) {
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    const int size = rank == 1 ? 4 : 3;
+    processes.start([&, rank, size] { return said_of([&] { make_gloo_group(options(rank, size)); }); });
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(
+        says(processes.join(i, 4).text, {"user rank ", "another number of ranks than rank", "start all ranks with"}));
+  }
+}
+
+TEST_F(GlooGroup, TellsTwoProcessesWithOneRank) {
+  Processes processes;
+  for (const int rank : {0, 1, 1}) {
+    processes.start([&, rank] { return said_of([&] { make_gloo_group(options(rank, 3)); }); });
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(
+        says(processes.join(i, 4).text, {"user rank 1: two processes have this rank: process ", " and process "}));
+  }
+}
+
+TEST_F(GlooGroup, TellsDifferentJobsApart) {
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.start([&, rank] {
+      GlooOptions mine = options(rank, 2);
+      mine.identity = rank == 0 ? "resnet50" : "bert";
+      return said_of([&] { make_gloo_group(mine); });
+    });
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(says(processes.join(i, 4).text, {"user rank ", "another job than rank", "resnet50", "bert"}));
+  }
+}
+
+// A rank that dies while the others connect.
+TEST_F(GlooGroup, NamesTheOneThatDiesWhileConnecting) {
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.start([&, rank] {
+      if (rank == 1) {
+        std::thread([this] {
+          while (!std::filesystem::exists(folder_.path() / "job" / "rank-1")) std::this_thread::yield();
+          kill(getpid(), SIGKILL);
+        }).detach();
+      } else {
+        while (!std::filesystem::exists(folder_.path() / "job" / "rank-1")) std::this_thread::yield();
+      }
+      return said_of([&] { make_gloo_group(options(rank, 3, 1s))->barrier(); });
+    });
+  }
+  for (std::size_t i : {0u, 2u}) {
+    const Said said = processes.join(i, 8);
+    EXPECT_TRUE(said.text.starts_with("1 rank 1: ")) << said.text;
+  }
+}
+
+TEST_F(GlooGroup, BadOptionsAreUserErrors) {
+  const auto error_with = [&](const std::function<void(GlooOptions&)>& change) {
+    GlooOptions bad = options(0, 1);
+    change(bad);
+    Processes process;  // of its own, because gloo does not give back all memory when it throws
+    process.start([&] { return said_of([&] { make_gloo_group(bad); }); });
+    return process.join(0).text;
+  };
+  EXPECT_TRUE(says(error_with([](GlooOptions& o) { o.rank = 3; }), {"rank 3", "0 to 0"}));
+  EXPECT_TRUE(says(error_with([](GlooOptions& o) { o.job = ""; }), {"job id ''", "its own"}));
+  EXPECT_TRUE(says(error_with([](GlooOptions& o) { o.job = "../x"; }), {"job id '../x'"}));
+  EXPECT_TRUE(
+      says(error_with([](GlooOptions& o) { o.interface = "nonet7"; }), {"no network interface nonet7", "ip address"}));
+  EXPECT_TRUE(says(error_with([](GlooOptions& o) { o.address = "203.0.113.9"; }), {"no address 203.0.113.9"}));
+  EXPECT_TRUE(says(error_with([](GlooOptions& o) { o.folder = "/proc/none"; }), {"/proc/none/job", "cannot make"}));
+}
+
+TEST(NoGloo, SaysWhatToInstall) {
+  if (has_gloo()) GTEST_SKIP() << "this build has gloo";
+  EXPECT_TRUE(says(user_error([] { make_gloo_group({}); }), {"no gloo", "libgloo-dev"}));
+}
+
+}  // namespace
+}  // namespace overtake
