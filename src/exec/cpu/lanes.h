@@ -1,7 +1,7 @@
 #pragma once
-// Runs the lanes of a plan on threads. Each lane is led by a thread on a core of its own, the first one by the caller's.
-// A task may come in parts; a thread that has nothing to do in its own lane, and every thread without a lane, helps with
-// the parts of others. Which thread runs which part never changes a bit of the result.
+// Runs the lanes of a plan on threads. Each lane is led by a thread on a core of its own, the first one by the
+// caller's. A task may come in parts; a thread that has nothing to do in its own lane, and every thread without a lane,
+// helps with the parts of others. Which thread runs which part never changes a bit of the result.
 
 #include <atomic>
 #include <cstdint>
