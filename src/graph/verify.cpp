@@ -76,7 +76,9 @@ void verify_operands(const Graph& g) {
     for (const BufferId b : g.writes(t)) {
       if (b == kNone) continue;
       OVERTAKE_CHECK(b < g.buffers.size(), "task {} writes unknown buffer {}", g.task_name(t), b);
-      OVERTAKE_CHECK(writer[b] == kNone, "buffer {} is written by {} and by {}", g.buffer_name(b),
+      // Every micro-batch goes on with a state where the one before left it.
+      const bool goes_on = g.buffers[b].role == Role::state && std::ranges::find(g.reads(t), b) != g.reads(t).end();
+      OVERTAKE_CHECK(writer[b] == kNone || goes_on, "buffer {} is written by {} and by {}", g.buffer_name(b),
                      g.task_name(writer[b]), g.task_name(t));
       const Role role = g.buffers[b].role;
       OVERTAKE_CHECK(role != Role::input && role != Role::constant, "task {} writes the {} {}", g.task_name(t),

@@ -181,13 +181,13 @@ class Merger {
     for (const auto& [t, b] : forward)
       if (out_.blocks[b].name.empty()) out_.blocks[b].name = g.layer_name(g.tasks[t].layer);
     works_.assign(out_.blocks.size() * kKinds, {});
-    is_there_.assign(works_.size(), 0);
+    tasks_.resize(works_.size());
   }
 
   BlockGraph merge() {
     for (TaskId t = 0; t < g_.tasks.size(); ++t) {
       if (is_clipping(g_.tasks[t])) continue;
-      is_there_[slot(t)] = 1;
+      tasks_[slot(t)].push_back(t);
       TaskWork& sum = works_[slot(t)];
       sum.ns += work_[t].ns;
       sum.compute_ns += work_[t].compute_ns;
@@ -211,7 +211,7 @@ class Merger {
 
   // Buffers with the same writer, readers and role become one; those that never leave their task, none.
   void merge_buffers() {
-    std::map<std::tuple<Role, std::size_t, std::vector<std::size_t>>, std::int64_t> bytes;
+    std::map<std::tuple<Role, std::size_t, std::vector<std::size_t>>, std::vector<BufferId>> merged;
     constexpr std::size_t nobody = static_cast<std::size_t>(-1);
     for (BufferId b = 0; b < g_.buffers.size(); ++b) {
       const Role role = g_.buffers[b].role;
@@ -223,10 +223,13 @@ class Merger {
       std::ranges::sort(readers);
       readers.erase(std::ranges::unique(readers).begin(), readers.end());
       if (readers.empty() && (role != Role::output || writer == nobody)) continue;
-      bytes[{role, writer, readers}] += g_.bytes(b);
+      merged[{role, writer, readers}].push_back(b);
     }
-    for (const auto& [key, size] : bytes) {
+    for (const auto& [key, members] : merged) {
       const auto& [role, writer, readers] = key;
+      std::int64_t size = 0;
+      for (const BufferId b : members) size += g_.bytes(b);
+      out_.buffers.push_back(members);
       const std::size_t owner = writer != nobody ? writer : readers.front();
       const BlockGraph::Block& block = out_.blocks[owner / kKinds];
       const BufferId b =
@@ -245,12 +248,13 @@ class Merger {
     const std::size_t count = out_.blocks.size();
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t b = kind == 1 || kind == 2 ? count - 1 - i : i, at = b * kKinds + kind;
-      if (!is_there_[at]) continue;
+      if (tasks_[at].empty()) continue;
       BlockGraph::Block& block = out_.blocks[b];
       const TaskId t =
           out_.graph.add_task(kKindAt[kind], Op::block, out_.graph.add_layer(block.name), 0, reads_[at], writes_[at]);
       std::array{&block.forward, &block.input_grad, &block.weight_grad, &block.update}[kind][0] = t;
       out_.work.push_back(works_[at]);
+      out_.tasks.push_back(tasks_[at]);
       out_.block_of.push_back(static_cast<std::uint32_t>(b));
     }
   }
@@ -259,9 +263,9 @@ class Merger {
   std::span<const TaskWork> work_;
   const StepUses& uses_;
   std::vector<std::uint32_t> block_;
-  std::vector<char> is_deferrable_;  // per task
-  std::vector<TaskWork> works_;      // per slot: block and kind
-  std::vector<char> is_there_;
+  std::vector<char> is_deferrable_;         // per task
+  std::vector<TaskWork> works_;             // per slot: block and kind
+  std::vector<std::vector<TaskId>> tasks_;  // likewise, of the step
   std::vector<std::vector<BufferId>> reads_, writes_;
   BlockGraph out_;
 };

@@ -25,6 +25,9 @@ struct BlockGraph {
   std::vector<TaskWork> work;  // per task
   std::vector<Block> blocks;
   std::vector<std::uint32_t> block_of;  // per task
+  // What tasks and buffers stand for: those of the step, in its order. Empty where there is none.
+  std::vector<std::vector<TaskId>> tasks = {};
+  std::vector<std::vector<BufferId>> buffers = {};
 };
 
 // A step of one micro-batch with its updates; `work` is per task. A block begins at every layer that has weights; where

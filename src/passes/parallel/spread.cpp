@@ -50,6 +50,8 @@ class Spreader {
     lanes_.resize(devices_);
     graph().model = in_.graph.model;
     out_.plan.schedule = schedule.name;
+    out_.replicas = options.replicas;
+    out_.micro_batches = micro_;
   }
 
   ClusterPlan run() {
@@ -101,6 +103,7 @@ class Spreader {
     b.role = role;
     b.device = static_cast<std::uint16_t>(device);
     graph().buffers.push_back(b);
+    out_.buffer_of.push_back(like);
     return static_cast<BufferId>(graph().buffers.size() - 1);
   }
   BufferId add_buffer(BufferId like, std::uint32_t device) {
@@ -112,6 +115,7 @@ class Spreader {
     graph().tasks[t].device = static_cast<std::uint16_t>(device);
     graph().tasks[t].micro_batch = m;
     out_.work.push_back(work);
+    out_.task_of.push_back(op == Op::block ? task_of(kind, block) : kNone);
     return t;
   }
 

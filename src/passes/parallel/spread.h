@@ -35,6 +35,10 @@ struct SpreadOptions {
 struct ClusterPlan {
   Plan plan;
   std::vector<TaskWork> work;  // per task
+  // What tasks and buffers are of the blocks; kNone for transfers and what only they have.
+  std::vector<TaskId> task_of = {};
+  std::vector<BufferId> buffer_of = {};
+  std::uint32_t replicas = 1, micro_batches = 1;
 };
 
 // `problem` and `schedule` are over the graph's blocks as stages; one device and one micro-batch will do.

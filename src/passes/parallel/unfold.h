@@ -1,0 +1,43 @@
+#pragma once
+// From a plan of blocks over devices back to the tasks of the step: a plan that can be executed.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "passes/parallel/spread.h"
+
+namespace overtake {
+
+struct UnfoldOptions {
+  // A replica adds up its micro-batches in so many groups, then the groups, each in their order: as many replicas with
+  // a group each would. The number of micro-batches is a multiple of it.
+  std::uint32_t groups = 1;
+};
+
+// Tasks of several devices in one graph. A transfer reads what it needs where that is made, on whatever device; see
+// ops/transfer.cpp.
+struct UnfoldedPlan {
+  struct Input {
+    BufferId buffer;
+    std::uint32_t replica, micro_batch;
+  };
+  Plan plan;                  // memory is not placed
+  std::vector<Input> inputs;  // several where several devices need the same
+  // By replica and micro-batch; the graph has its losses in this order.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> losses;
+  std::uint32_t replicas = 1, micro_batches = 1;
+};
+
+// `step` is what the blocks were made of, a micro-batch of one replica; every replica has equally many. Gradients come
+// out as of the mean over all micro-batches. Sums over them are made in their order whatever the schedule.
+UnfoldedPlan unfold(const Graph& step, const BlockGraph& blocks, const ClusterPlan& cluster,
+                    const UnfoldOptions& options);
+
+// What one device does of it, for a process of its own: operands of transfers that lie on other devices are left out.
+UnfoldedPlan part_of(const UnfoldedPlan& whole, std::uint32_t device);
+
+// All tasks on one lane, in an order in which they could run.
+Plan in_one_lane(Plan plan);
+
+}  // namespace overtake
