@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/bf16.h"
 #include "base/error.h"
@@ -27,15 +28,16 @@ TransferKind counterpart(TransferKind kind) {
 
 }  // namespace
 
-ChunkedTransfer::ChunkedTransfer(const Request& asked, const TransferKey& its_key, int rank, int size,
+ChunkedTransfer::ChunkedTransfer(Request asked, const TransferKey& its_key, int rank, int size,
                                  std::size_t most_chunk_bytes)
-    : request(asked),
+    : when_done(std::exchange(asked.options.when_done, {})),
+      request(std::move(asked)),
       key(its_key),
-      chunk_bytes(whole_elements(most_chunk_bytes, static_cast<std::size_t>(bytes_of(asked.dtype)))),
+      chunk_bytes(whole_elements(most_chunk_bytes, static_cast<std::size_t>(bytes_of(request.dtype)))),
       rank_(rank),
       size_(size),
-      element_(static_cast<std::size_t>(bytes_of(asked.dtype))),
-      data_(static_cast<std::byte*>(asked.data)),
+      element_(static_cast<std::size_t>(bytes_of(request.dtype))),
+      data_(static_cast<std::byte*>(request.data)),
       part_(part_bytes(rank)),
       partners_(static_cast<std::size_t>(size)) {
   const std::size_t all = request.count * element_, own = part_.end - part_.begin;

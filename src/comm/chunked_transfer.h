@@ -33,9 +33,10 @@ struct Outgoing {
 
 class ChunkedTransfer : public Transfer {
  public:
-  ChunkedTransfer(const Request& request, const TransferKey& key, int rank, int size, std::size_t chunk_bytes);
+  ChunkedTransfer(Request request, const TransferKey& key, int rank, int size, std::size_t chunk_bytes);
 
-  const Request request;
+  std::function<void()> when_done;  // the request's; whoever takes it calls it
+  const Request request;            // less that
   const TransferKey key;
   const std::size_t chunk_bytes;  // whole elements
   std::uint64_t number = 0;       // those started earlier have smaller ones

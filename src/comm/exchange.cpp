@@ -1,6 +1,7 @@
 #include "comm/exchange.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -40,17 +41,20 @@ Exchange::~Exchange() {
     Lock lock(mutex_);
     is_leaving_ = true;
     for (int peer = 0; peer < size_; ++peer) {
-      link(peer).streams.clear();
       if (peer != rank_) note(peer, {.kind = MessageKind::leave});
     }
     work_.notify_one();
     const auto patience = std::min(options_.time_out, error_ ? kFailedGoodbye : kGoodbye);
+    if (!error_) abandon(CommError(rank_, fmt::format("rank {}: it left the group", rank_)));
     done_.wait_for(lock, patience, [this] { return has_said_goodbye(); });
     is_stopping_ = true;
     work_.notify_one();
   }
   thread_.join();
   wires_->close();
+  Lock lock(mutex_);
+  while (call_back(lock)) {
+  }
 }
 
 // All that others should know is sent, and whoever is still there has heard it. After that, closing a link loses
@@ -144,12 +148,33 @@ void Exchange::note(int to, const Message& message, std::string text) {
   l.notes.back().first.bytes = l.notes.back().second.size();
 }
 
+// After all that brings a transfer forward, and whenever nobody touches its data any more.
 void Exchange::finish_if_done(const Held& transfer) {
-  if (transfer->is_done || error_ || transfer->touching > 0 || !transfer->has_all()) return;
+  if (transfer->is_done || transfer->touching > 0) return;
+  if (error_) return tell(transfer);
+  if (!transfer->has_all()) return;
   transfer->is_done = true;
+  tell(transfer);
   if (auto memory = transfer->hand_back()) spare_.emplace(transfer->lent_bytes(), std::move(memory));
   live_.erase(transfer->key);
   done_.notify_all();
+}
+
+void Exchange::tell(const Held& transfer) {
+  if (!transfer->when_done) return;
+  due_.push_back(std::exchange(transfer->when_done, nullptr));
+  work_.notify_one();
+}
+
+// Whether anyone was to be told.
+bool Exchange::call_back(Lock& lock) {
+  if (due_.empty()) return false;
+  auto calls = std::exchange(due_, {});
+  lock.unlock();
+  for (const auto& call : calls) call();
+  calls.clear();  // what they hold goes without the lock, too
+  lock.lock();
+  return true;
 }
 
 void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
@@ -198,22 +223,27 @@ bool Exchange::is_done(const TransferHandle& handle) {
 // The first error wins. All others hear of it, whoever they would have blamed.
 void Exchange::fail(int rank, const std::string& text) {
   if (error_) return;
-  error_.emplace(rank, text);
-  live_.clear();
-  early_.clear();
+  abandon(CommError(rank, text));
   for (int peer = 0; peer < size_; ++peer) {
-    link(peer).streams.clear();
     if (peer != rank_) note(peer, {.kind = MessageKind::fault, .rank = rank}, text);
   }
   work_.notify_one();
   done_.notify_all();
 }
 
+// All that is under way has failed.
+void Exchange::abandon(const CommError& error) {
+  error_.emplace(error);
+  for (const auto& [key, transfer] : std::exchange(live_, {})) finish_if_done(transfer);
+  early_.clear();
+  for (Link& l : links_) l.streams.clear();
+}
+
 void Exchange::progress() {
   Lock lock(mutex_);
   while (!is_stopping_) {
     if (const auto now = Clock::now(); now >= next_beat_) beat(now);
-    if (!send_next(lock)) work_.wait_until(lock, next_beat_);
+    if (!call_back(lock) && !send_next(lock)) work_.wait_until(lock, next_beat_);
   }
 }
 

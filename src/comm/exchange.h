@@ -73,6 +73,9 @@ class Exchange final : public Group, private Receiver {
   void queue(int to, const Held& transfer, const std::vector<Outgoing>& streams);
   void note(int to, const Message& message, std::string text = {});
   void finish_if_done(const Held& transfer);
+  void tell(const Held& transfer);
+  void abandon(const CommError& error);
+  bool call_back(Lock& lock);
   void fail(int rank, const std::string& text);
   void fail_by_time(const ChunkedTransfer& transfer, std::chrono::milliseconds time_out);
   void check_request(const Request& request) const;
@@ -97,6 +100,7 @@ class Exchange final : public Group, private Receiver {
   std::map<std::tuple<TransferKey::Side, int, std::uint64_t>, std::uint64_t> uses_;  // how often a tag was used
   std::uint64_t starts_ = 0;
   std::optional<CommError> error_;
+  std::vector<std::function<void()>> due_;  // what those who asked to be told are told by
   Clock::time_point next_beat_;
   bool is_leaving_ = false;
   bool is_stopping_ = false;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -42,6 +43,10 @@ struct TransferOptions {
   std::uint64_t tag = 0;
   // A larger number overtakes all smaller ones at the next border between chunks.
   int priority = 0;
+  // Called once by a thread of the group, with no lock held, when the transfer is done or has failed: wait() returns or
+  // throws at once then. It may come before start() has returned, and comes at the latest when the group goes. It may
+  // start transfers and ask for this one, and must neither wait for others nor throw.
+  std::function<void()> when_done = {};
 };
 
 struct Request {
