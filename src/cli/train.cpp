@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/parallel_flags.h"
 #include "cli/session_flags.h"
 #include "report/perfetto.h"
 #include "train/loop.h"
@@ -21,6 +22,7 @@ volatile std::sig_atomic_t interrupted = 0;
 
 struct TrainFlags {
   SessionFlags session;
+  ParallelFlags parallel;
   LoopOptions loop;
   std::string schedule = "auto";
   std::string trace;
@@ -80,9 +82,11 @@ int train(TrainFlags flags) {
     flags.session.parts = checkpoint_parts(flags.loop.resume).value_or(0);
 
   // All that can be wrong with what was given shows before anything is measured.
+  flags.parallel.apply(flags.session);
   SessionFlags::Start start = flags.session.load();
   SessionOptions options = flags.session.options(schedule);
   options.initial = std::move(start.initial);
+  options.parallel = flags.parallel.options;
   flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
   flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(start.graph), flags.loop.seed);
   Session session(std::move(start.graph), std::move(options));
@@ -149,6 +153,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   c->add_flag("--augment", flags->loop.augment, "flip and shift images at random");
   c->add_option("--schedule", flags->schedule, "in-order, ooo, or auto (whichever measures faster)")
       ->capture_default_str();
+  flags->parallel.add_to(*c);
   c->add_option("--save", flags->loop.save, "checkpoint to write, for example runs/cnn");
   c->add_option("--save-every", flags->loop.save_every, "steps between checkpoints; 0: at the end only")
       ->check(CLI::NonNegativeNumber)

@@ -30,6 +30,7 @@ struct BackendOptions {
   bool use_graph = true;                        // one CUDA graph per step; false: task by task
   unsigned side_sms = 0;                        // of a GPU, for side lanes; 0: they may use all
   std::function<void(const std::string&)> note = {};
+  std::shared_ptr<RankGroups> groups = {};  // see CpuOptions
 };
 
 // Executors keep what they need of the backend; it must outlive them.

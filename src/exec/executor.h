@@ -67,8 +67,12 @@ class Executor {
 // All plans must be of one graph and have memory placed; they share one arena and what lives across steps.
 std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans);
 
+struct RankGroups;
+
 struct CpuOptions {
   unsigned threads = 0;  // 0: one per core this process may use
+  // For plans that are one device's part of a larger one: where the others are. None: a plan has all its devices here.
+  std::shared_ptr<RankGroups> groups = {};
 };
 std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options);
 

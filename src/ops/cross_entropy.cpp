@@ -1,7 +1,9 @@
 // metrics[3] = mean cross entropy of softmax(logits) over the rows that count, how many count, how many are right
 // forward:    reads logits [..., classes], labels (int32 [...])   writes metrics, lse [rows]
 // input_grad: reads logits, labels, lse, metrics                  writes dlogits
-// attributes: smoothing, ignore_index, classes (absent: all columns; those beyond take no part)
+// attributes: smoothing, ignore_index, classes (absent: all columns; those beyond take no part), scale (of the
+// gradient;
+//             absent: 1)
 
 #include "ops/rules.h"
 

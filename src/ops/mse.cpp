@@ -1,5 +1,6 @@
 // metrics[3] = mean of (x - target)^2 over all elements, rows, 0
 // forward: reads x, target   writes metrics;   input_grad: reads x, target   writes dx
+// attributes: scale (of the gradient; absent: 1)
 
 #include "ops/rules.h"
 

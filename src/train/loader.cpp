@@ -35,7 +35,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Da
               start.batch, batches_per_epoch_);
   }
   // One more than `depth`: the one that next() lent out.
-  for (int i = 0; i <= options_.depth; ++i) free_.push_back(make_batch(form, options_.sampler.batch));
+  for (int i = 0; i <= options_.depth; ++i) free_.push_back(make_batch(form, count()));
   thread_ = std::thread([this, start] { work(start); });
 }
 
@@ -93,9 +93,11 @@ std::unique_ptr<HostBatch> Loader::take_free() {
 
 void Loader::prepare(HostBatch& batch, const DataPosition& position) {
   std::vector<std::int64_t> indices = sampler_.batch_at(position);
+  const std::int64_t size = std::ssize(indices);
+  indices.erase(indices.begin(), indices.begin() + std::min(std::ssize(indices) - 1, options_.first));
   batch.position = position;
-  batch.samples = static_cast<std::int64_t>(indices.size());
-  indices.resize(static_cast<std::size_t>(options_.sampler.batch), indices.back());
+  batch.samples = std::clamp<std::int64_t>(size - options_.first, 0, count());
+  indices.resize(static_cast<std::size_t>(count()), indices.back());
   dataset_->fill(indices, {.values = batch.values.data(),
                            .tokens = batch.tokens.data(),
                            .labels = batch.labels.data(),

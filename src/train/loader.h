@@ -33,6 +33,8 @@ struct LoaderOptions {
   AugmentOptions augment = {};                                          // images only: a user error otherwise
   int depth = 3;                                                        // batches prepared ahead, at least 1
   std::uint64_t end_epoch = std::numeric_limits<std::uint64_t>::max();  // the loader ends before this epoch
+  // Of every batch only samples [first, first + count) are given out: what this process feeds. 0: all.
+  std::int64_t first = 0, count = 0;
 };
 
 class Loader {
@@ -53,6 +55,7 @@ class Loader {
   void work(DataPosition position);
   std::unique_ptr<HostBatch> take_free();  // nullptr: stop
   void prepare(HostBatch& batch, const DataPosition& position);
+  std::int64_t count() const { return options_.count == 0 ? options_.sampler.batch : options_.count; }
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;

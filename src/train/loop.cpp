@@ -55,7 +55,7 @@ class Loop {
     per_epoch_ = Sampler(data_.train->size(), sampler_).batches_per_epoch();
     total_ = options.steps != 0 ? options.steps : options.epochs * per_epoch_;
     rates_ = parse_schedule(options.lr_schedule, options.learning_rate, options.warmup, total_);
-    if (!options.save.empty()) check_checkpoint_writable(options.save);
+    if (!options.save.empty() && session.is_first()) check_checkpoint_writable(options.save);
     if (!options.resume.empty()) resume();
   }
 
@@ -69,7 +69,9 @@ class Loop {
     double loss_sum = 0, correct = 0, counted = 0;
     std::uint64_t since_report = 0, done = first;
     for (;;) {
-      result.interrupted = result.interrupted || is_interrupted();
+      if (is_interrupted()) session_.ask_to_stop();
+      // Several processes stop after the same step, the one in which all have heard of it.
+      if (!session_.has_ranks()) result.interrupted = result.interrupted || is_interrupted();
       while (!result.interrupted && may_start(done) && !is_traced(done)) {
         const HostBatch& batch = *loader.next();
         session_.start_step(batch, rates_.at(session_.steps_done()));
@@ -80,6 +82,7 @@ class Loop {
                             : session_.step_traced(*loader.next(), rates_.at(session_.steps_done()));
       if (!std::isfinite(step.loss)) fail_not_finite(done);
       ++done;
+      result.interrupted = result.interrupted || step.is_asked_to_stop;
       result.loss = step.loss;
       step_ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
       loss_sum += static_cast<double>(step.loss);
@@ -113,7 +116,10 @@ class Loop {
  private:
   Loader loader_at(std::uint64_t step) const {
     const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
-    return Loader(data_.train, {.sampler = sampler_, .augment = augment}, {step / per_epoch_, step % per_epoch_});
+    return Loader(
+        data_.train,
+        {.sampler = sampler_, .augment = augment, .first = session_.first_sample(), .count = session_.own_samples()},
+        {step / per_epoch_, step % per_epoch_});
   }
 
   // As many steps as the device takes, but none beyond a checkpoint that is not written yet, nor beside one to be
@@ -144,8 +150,8 @@ class Loop {
     for (std::uint64_t under_way = session_.steps_done() - index - 1; under_way > 0; --under_way)
       session_.finish_step();
     std::uint64_t step = index + 1;
-    std::string culprit = session_.find_non_finite(*loader.next(), index);
-    if (culprit.empty() && index > 0 && has_delayed_tasks(session_.plan())) {
+    std::string culprit = session_.is_parallel() ? "" : session_.find_non_finite(*loader.next(), index);
+    if (culprit.empty() && !session_.is_parallel() && index > 0 && has_delayed_tasks(session_.plan())) {
       // A delayed gradient spoils the loss of the step after its own.
       Loader before = loader_at(index - 1);
       culprit = session_.find_non_finite(*before.next(), index - 1);
@@ -170,13 +176,17 @@ class Loop {
     state.settings = options_.training_settings;
     state.settings["parts"] = session_.graph().parts;
     state.tensors = session_.tensors();
+    if (!session_.is_first()) return;
     check_finite(state.tensors, options_.save);
     save_checkpoint(options_.save, state);
   }
 
   void resume() {
-    const CheckpointState state = load_checkpoint(options_.resume);
-    check_same_run(state, options_);
+    CheckpointState state;
+    if (session_.is_first()) {
+      state = load_checkpoint(options_.resume);
+      check_same_run(state, options_);
+    }
     session_.restore(state.tensors, state.step, fmt::format("--resume {}", options_.resume));
   }
 
@@ -198,9 +208,11 @@ EvalResult evaluate(Session& session, const Dataset& dataset) {
   const auto shared = std::shared_ptr<const Dataset>(&dataset, [](const Dataset*) {});
   // Labels of samples that only fill up the last batch can be left out of the mean; targets cannot.
   const bool drop_last = dataset.form().label == LabelForm::targets && dataset.size() >= session.batch();
-  Loader loader(
-      shared,
-      {.sampler = {.batch = session.batch(), .shuffle = false, .drop_last = drop_last}, .augment = {}, .end_epoch = 1});
+  Loader loader(shared, {.sampler = {.batch = session.batch(), .shuffle = false, .drop_last = drop_last},
+                         .augment = {},
+                         .end_epoch = 1,
+                         .first = session.first_sample(),
+                         .count = session.own_samples()});
   EvalResult result;
   double loss = 0, correct = 0, counted = 0;
   while (const HostBatch* batch = loader.next()) {
@@ -208,7 +220,7 @@ EvalResult evaluate(Session& session, const Dataset& dataset) {
     loss += static_cast<double>(step.loss) * static_cast<double>(step.counted);
     correct += static_cast<double>(step.correct);
     counted += static_cast<double>(step.counted);
-    result.samples += batch->samples;
+    result.samples += std::min(session.batch(), dataset.size() - result.samples);
   }
   result.loss = counted > 0 ? loss / counted : 0;
   if (dataset.form().label != LabelForm::targets && counted > 0) result.accuracy = correct / counted;

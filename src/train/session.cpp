@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -14,6 +15,10 @@
 
 namespace overtake {
 namespace {
+
+// Of transfers that belong to no plan.
+constexpr std::uint64_t kMetricsTag = std::uint64_t{1} << 61, kParameterTag = std::uint64_t{1} << 62;
+constexpr int kUrgent = 1000;
 
 std::vector<BufferId> inputs_of(const Graph& g) {
   std::vector<BufferId> all;
@@ -28,6 +33,8 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
   options_.backend.note = options_.note;
   backend_ = open_backend(options_.device, options_.backend);
   const Target& target = backend_->target();
+  // Updates of a stage's weights are its own, and what is sent lies in a buffer of its own.
+  if (options_.parallel.is_used()) options_.skip_passes.insert({"group_updates", "share_concats"});
   PassRunner runner({.skip = options_.skip_passes, .print = options_.print_passes});
   const unsigned cores = options_.backend.threads == 0 ? available_cores() : options_.backend.threads;
   const Graph graph = build_training_graph(std::move(forward), target,
@@ -38,6 +45,14 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
                                             .extra = options_.extra_passes},
                                            runner);
   passes_ = runner.records();
+  if (options_.parallel.is_used())
+    plan_devices(graph);
+  else
+    plan_one_device(graph);
+  initialise();
+}
+
+void Session::plan_one_device(const Graph& graph) {
   planned_ = choose_plan(graph, *backend_,
                          {.schedule = options_.schedule,
                           .memory_cap = options_.memory_cap,
@@ -51,41 +66,109 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
   Plan forward_plan = place_memory(schedule_forward(graph));
   verify(plan);
   verify(forward_plan);
+  for (const BufferId b : inputs_of(graph)) inputs_.push_back({b, 0, 0});
+  batch_ = own_samples_ = of_a_micro_batch_ = inputs_.empty() ? 0 : graph.buffers[inputs_[0].buffer].shape[0];
+  counts_rows_.assign(graph.losses.size(), 0);
+  if (!counts_rows_.empty()) counts_rows_[0] = 1;
+  for (const Parameter& p : graph.parameters) homes_.push_back({0, {p.buffer}});
   executor_ = backend_->make_executor({std::move(plan), std::move(forward_plan)});
-  initialise();
+  model_ = graph;
+}
+
+void Session::plan_devices(const Graph& graph) {
+  const ParallelOptions& parallel = options_.parallel;
+  RankGroups* const groups = options_.backend.groups.get();
+  const ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
+  if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
+  UnfoldedPlan mine = groups != nullptr ? part_of(planned.whole, static_cast<std::uint32_t>(rank())) : planned.whole;
+  if (groups == nullptr) mine.plan = in_one_lane(std::move(mine.plan));
+  Plan plan = place_memory(mine.plan, options_.memory_cap);
+  Plan forward_plan = place_memory(forward_part(mine.plan));
+  verify(plan);
+  verify(forward_plan);
+  planned_.candidates.push_back({"parallel", plan});
+
+  of_a_micro_batch_ = graph.buffers[inputs_of(graph).at(0)].shape[0];
+  const std::int64_t of_a_replica = of_a_micro_batch_ * parallel.micro_batches;
+  batch_ = of_a_replica * parallel.replicas;
+  own_samples_ = groups != nullptr ? of_a_replica : batch_;
+  if (groups != nullptr) first_sample_ = of_a_replica * (rank() / static_cast<std::int64_t>(parallel.stages));
+  inputs_ = mine.inputs;
+  for (const UnfoldedPlan::Loss& loss : mine.losses) counts_rows_.push_back(loss.index == 0);
+  counts_rows_.resize(mine.plan.graph.losses.size(), 0);
+
+  std::map<std::string, Home> homes;
+  const Graph& whole = planned.whole.plan.graph;
+  for (const Parameter& p : whole.parameters)
+    homes.try_emplace(whole.buffer_name(p.buffer), Home{groups != nullptr ? whole.buffers[p.buffer].device : 0, {}});
+  for (const Parameter& p : mine.plan.graph.parameters)
+    homes.at(mine.plan.graph.buffer_name(p.buffer)).here.push_back(p.buffer);
+  for (const Parameter& p : graph.parameters) homes_.push_back(homes.at(graph.buffer_name(p.buffer)));
+  executor_ = backend_->make_executor({std::move(plan), std::move(forward_plan)});
+  model_ = graph;
 }
 
 void Session::initialise() {
   fill_initial_parameters(*executor_, options_.seed);
-  for (const Parameter& p : graph().parameters) write_stored(p, options_.initial);
+  for (std::size_t i = 0; i < model_.parameters.size(); ++i) write_values(i, values_from(i, options_.initial));
   steps_ = 0;
 }
 
-std::vector<std::byte> Session::read_values(const Parameter& p) const {
-  const Buffer& b = graph().buffers[p.buffer];
+std::vector<std::byte> Session::read_values(BufferId buffer) const {
+  const Buffer& b = graph().buffers[buffer];
   std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
-  executor_->read_plain(p.buffer, values);
+  executor_->read_plain(buffer, values);
   return values;
 }
 
-void Session::write_stored(const Parameter& p, const std::vector<NamedTensor>& tensors) {
-  const Buffer& b = graph().buffers[p.buffer];
+std::vector<std::byte> Session::values_from(std::size_t parameter, const std::vector<NamedTensor>& tensors) const {
+  const Parameter& p = model_.parameters[parameter];
+  const Buffer& b = model_.buffers[p.buffer];
   std::vector<std::byte> values;
-  for (const StoredTensor& part : stored_tensors(graph(), p)) {
+  for (const StoredTensor& part : stored_tensors(model_, p)) {
     const NamedTensor* t = find_tensor(tensors, part.name);
     if (t == nullptr) continue;
     // A pass may have dropped dimensions of one.
-    OVERTAKE_CHECK(same_but_ones(t->dims, stored_dims(graph(), p, part)) && t->type == stored_type(b.dtype),
+    OVERTAKE_CHECK(same_but_ones(t->dims, stored_dims(model_, p, part)) && t->type == stored_type(b.dtype),
                    "tensor {} is stored as {} [{}]", t->name, stored_type_name(t->type), fmt::join(t->dims, ", "));
     if (part.rows == 0) {
-      values = from_stored(graph(), p, t->bytes);
+      values = from_stored(model_, p, t->bytes);
       continue;
     }
-    if (values.empty()) values = read_values(p);
+    if (values.empty()) {
+      // The rows that are not there stay as they are.
+      if (homes_[parameter].here.empty())
+        values.resize(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+      else
+        values = read_values(homes_[parameter].here[0]);
+    }
     const auto row = static_cast<std::ptrdiff_t>(values.size()) / b.shape[0];
     std::ranges::copy(t->bytes, values.begin() + part.first_row * row);
   }
-  if (!values.empty()) executor_->write_plain(p.buffer, values);
+  return values;
+}
+
+void Session::write_values(std::size_t parameter, std::span<const std::byte> values) {
+  for (const BufferId b : homes_[parameter].here)
+    if (!values.empty()) executor_->write_plain(b, values);
+}
+
+std::vector<std::byte> Session::collect(std::size_t parameter) const {
+  const Home& home = homes_[parameter];
+  std::vector<std::byte> values;
+  if (home.rank == rank()) values = read_values(home.here.at(0));
+  if (home.rank == 0) return is_first() ? values : std::vector<std::byte>{};
+  Group& world = *options_.backend.groups->world;
+  const TransferOptions options{.tag = kParameterTag + parameter};
+  if (is_first()) {
+    const Buffer& b = model_.buffers[model_.parameters[parameter].buffer];
+    values.resize(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+    if (!values.empty()) world.wait(world.recv(home.rank, values.data(), values.size(), DType::u8, options));
+  } else if (home.rank == rank()) {
+    if (!values.empty()) world.wait(world.send(0, values.data(), values.size(), DType::u8, options));
+    values.clear();
+  }
+  return values;
 }
 
 void Session::fill_inputs(std::uint64_t seed) { fill_random_inputs(*executor_, seed); }
@@ -119,43 +202,67 @@ SampleForm sample_form_of(const Graph& g) {
   return form;
 }
 
-std::int64_t Session::batch() const { return graph().buffers[inputs_of(graph()).at(0)].shape[0]; }
-
 void Session::write_batch(const HostBatch& batch) {
-  const auto copy = [&](BufferId b, const auto& from) {
-    const auto to = executor_->bytes(b);
-    OVERTAKE_CHECK(from.size() * sizeof(from[0]) == to.size(), "the batch has {} bytes for input {} of {}",
-                   from.size() * sizeof(from[0]), graph().buffer_name(b), to.size());
-    std::memcpy(to.data(), from.data(), to.size());
-  };
-  for (const BufferId b : inputs_of(graph())) {
-    const std::string& name = graph().buffer_name(b);
-    if (name == "tokens") {
-      copy(b, batch.tokens);
-    } else if (name == "targets") {
-      copy(b, batch.targets);
-    } else if (name == "input") {
-      copy(b, batch.values);
-    } else if (name == "labels") {
-      copy(b, batch.labels);
-      // Samples that only fill up the last batch do not count.
-      const std::size_t per_sample = batch.labels.size() / static_cast<std::size_t>(this->batch());
-      auto* labels = reinterpret_cast<std::int32_t*>(executor_->bytes(b).data());
-      std::fill(labels + static_cast<std::size_t>(batch.samples) * per_sample, labels + batch.labels.size(), -100);
-    } else {
-      fail_user("model {}: no data source provides its input '{}'; feed it through the C++ API", graph().model, name);
-    }
+  for (const UnfoldedPlan::Input& input : inputs_) {
+    // Of all samples, of which this process was given its own.
+    const std::int64_t index = std::int64_t{input.replica} * options_.parallel.micro_batches + input.micro_batch;
+    write_input(input.buffer, batch, index * of_a_micro_batch_ - first_sample_);
   }
 }
 
-StepResult Session::result_of(FinishedStep step) const {
+void Session::write_input(BufferId b, const HostBatch& batch, std::int64_t first) {
+  const Shape& shape = graph().buffers[b].shape;
+  const auto copy = [&](const auto& from) {
+    const auto to = executor_->bytes(b);
+    const std::size_t each = from.size() * sizeof(from[0]) / static_cast<std::size_t>(own_samples_);  // of a sample
+    OVERTAKE_CHECK(each * static_cast<std::size_t>(shape[0]) == to.size(), "the batch has {} bytes for input {} of {}",
+                   from.size() * sizeof(from[0]), graph().buffer_name(b), to.size());
+    std::memcpy(to.data(), reinterpret_cast<const std::byte*>(from.data()) + static_cast<std::size_t>(first) * each,
+                to.size());
+  };
+  const std::string& name = graph().buffer_name(b);
+  if (name == "tokens") {
+    copy(batch.tokens);
+  } else if (name == "targets") {
+    copy(batch.targets);
+  } else if (name == "input") {
+    copy(batch.values);
+  } else if (name == "labels") {
+    copy(batch.labels);
+    // Samples that only fill up the last batch do not count.
+    const std::int64_t per_sample = std::ssize(batch.labels) / own_samples_;
+    auto* labels = reinterpret_cast<std::int32_t*>(executor_->bytes(b).data());
+    std::fill(labels + std::clamp<std::int64_t>(batch.samples - first, 0, shape[0]) * per_sample,
+              labels + shape[0] * per_sample, -100);
+  } else {
+    fail_user("model {}: no data source provides its input '{}'; feed it through the C++ API", graph().model, name);
+  }
+}
+
+StepResult Session::result_of(FinishedStep step, Mean mean) const {
   StepResult result;
   result.trace = std::move(step.trace);
-  for (std::size_t i = 0; i < graph().losses.size(); ++i) result.loss += step.metrics[3 * i];
-  if (!step.metrics.empty()) {
-    result.counted = step.metrics[1];
-    result.correct = step.metrics[2];
+  enum { loss, counted, correct, stops };
+  float sums[4] = {};
+  for (std::size_t i = 0; 3 * i < step.metrics.size(); ++i) {
+    const float* metrics = &step.metrics[3 * i];
+    if (mean == Mean::of_losses)
+      sums[loss] += metrics[0];
+    else if (metrics[1] > 0)
+      sums[loss] += metrics[0] * metrics[1];
+    if (counts_rows_[i]) sums[counted] += metrics[1];
+    if (counts_rows_[i]) sums[correct] += metrics[2];
   }
+  sums[stops] = wants_to_stop_ ? 1.0f : 0.0f;
+  if (options_.backend.groups) {
+    Group& world = *options_.backend.groups->world;
+    world.wait(world.all_reduce(sums, std::size(sums), DType::f32, {.tag = kMetricsTag, .priority = kUrgent}));
+  }
+  const auto pieces = static_cast<float>(options_.parallel.replicas * options_.parallel.micro_batches);
+  result.loss = sums[loss] / (mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
+  result.counted = sums[counted];
+  result.correct = sums[correct];
+  result.is_asked_to_stop = sums[stops] > 0;
   return result;
 }
 
@@ -170,7 +277,7 @@ void Session::start_step(const HostBatch& batch, float learning_rate) {
 
 void Session::start_step(float learning_rate) { executor_->start(0, next_step(learning_rate)); }
 
-StepResult Session::finish_step() { return result_of(executor_->finish()); }
+StepResult Session::finish_step() { return result_of(executor_->finish(), Mean::of_losses); }
 
 StepResult Session::step(const HostBatch& batch, float learning_rate) {
   write_batch(batch);
@@ -193,7 +300,7 @@ StepResult Session::step_traced(float learning_rate) {
     const auto* metrics = reinterpret_cast<const float*>(executor_->bytes(b).data());
     step.metrics.insert(step.metrics.end(), metrics, metrics + 3);
   }
-  return result_of(std::move(step));
+  return result_of(std::move(step), Mean::of_losses);
 }
 
 StepResult Session::evaluate(const HostBatch& batch) {
@@ -203,22 +310,25 @@ StepResult Session::evaluate(const HostBatch& batch) {
 
 StepResult Session::evaluate() {
   executor_->start(1, {.step = steps_, .seed = options_.seed});
-  return finish_step();
+  return result_of(executor_->finish(), Mean::of_rows);
 }
 
 std::vector<NamedTensor> Session::tensors() const {
   std::vector<NamedTensor> all;
-  for (const Parameter& p : graph().parameters) {
-    const Buffer& b = graph().buffers[p.buffer];
-    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(graph(), p, read_values(p)));
-    for (const StoredTensor& part : stored_tensors(graph(), p)) {
+  for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
+    const Parameter& p = model_.parameters[i];
+    const Buffer& b = model_.buffers[p.buffer];
+    std::vector<std::byte> values = collect(i);
+    if (!is_first()) continue;
+    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(model_, p, std::move(values)));
+    for (const StoredTensor& part : stored_tensors(model_, p)) {
       std::span<const std::byte> bytes = *memory;
       if (part.rows != 0) {
         const std::size_t row = bytes.size() / static_cast<std::size_t>(b.shape[0]);
         bytes =
             bytes.subspan(static_cast<std::size_t>(part.first_row) * row, static_cast<std::size_t>(part.rows) * row);
       }
-      all.push_back({part.name, stored_type(b.dtype), stored_dims(graph(), p, part), bytes, memory});
+      all.push_back({part.name, stored_type(b.dtype), stored_dims(model_, p, part), bytes, memory});
     }
   }
   return all;
@@ -227,33 +337,46 @@ std::vector<NamedTensor> Session::tensors() const {
 void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where) {
   std::vector<std::string> missing, misshapen, extra;
   std::set<std::string> known;
-  for (const Parameter& p : graph().parameters)
-    for (const StoredTensor& part : stored_tensors(graph(), p)) {
+  for (const Parameter& p : model_.parameters)
+    for (const StoredTensor& part : stored_tensors(model_, p)) {
       known.insert(part.name);
       const NamedTensor* tensor = find_tensor(tensors, part.name);
-      const std::vector<std::int64_t> dims = stored_dims(graph(), p, part);
+      const std::vector<std::int64_t> dims = stored_dims(model_, p, part);
       if (tensor == nullptr)
         missing.push_back(part.name);
-      else if (tensor->dims != dims || tensor->type != stored_type(graph().buffers[p.buffer].dtype))
+      else if (tensor->dims != dims || tensor->type != stored_type(model_.buffers[p.buffer].dtype))
         misshapen.push_back(
             fmt::format("{} ([{}], model has [{}])", part.name, fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
     }
   for (const NamedTensor& t : tensors)
     if (!known.contains(t.name)) extra.push_back(t.name);
-  if (!missing.empty() || !misshapen.empty() || !extra.empty())
+  if (is_first() && (!missing.empty() || !misshapen.empty() || !extra.empty()))
     fail_user(
         "{}: it does not fit model {} and its optimizer: missing [{}], of another shape [{}], too much [{}]; use the "
         "model and settings it was made with",
-        where, graph().model, fmt::join(missing, ", "), fmt::join(misshapen, ", "), fmt::join(extra, ", "));
-  for (const Parameter& p : graph().parameters) write_stored(p, tensors);
+        where, model_.model, fmt::join(missing, ", "), fmt::join(misshapen, ", "), fmt::join(extra, ", "));
+  for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
+    std::vector<std::byte> values = is_first() ? values_from(i, tensors) : std::vector<std::byte>{};
+    if (options_.backend.groups) {
+      const Buffer& b = model_.buffers[model_.parameters[i].buffer];
+      values.resize(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+      Group& world = *options_.backend.groups->world;
+      if (!values.empty())
+        world.wait(world.broadcast(0, values.data(), values.size(), DType::u8, {.tag = kParameterTag + i}));
+    }
+    write_values(i, values);
+  }
   steps_ = steps;
+  if (options_.backend.groups) {
+    Group& world = *options_.backend.groups->world;
+    world.wait(world.broadcast(0, &steps_, sizeof steps_, DType::u8, {.tag = kMetricsTag}));
+  }
 }
 
 std::uint64_t Session::weights_hash() const {
   Hash64 hash;
-  for (const Parameter& p : graph().parameters) {
-    if (graph().buffers[p.buffer].role == Role::weight) hash.add(read_values(p));
-  }
+  for (std::size_t i = 0; i < model_.parameters.size(); ++i)
+    if (model_.buffers[model_.parameters[i].buffer].role == Role::weight) hash.add(collect(i));
   return hash.value();
 }
 

@@ -14,6 +14,7 @@
 #include "exec/backend.h"
 #include "passes/pipeline.h"
 #include "train/loader.h"
+#include "train/parallel.h"
 #include "train/planning.h"
 
 namespace overtake {
@@ -37,12 +38,17 @@ struct SessionOptions {
   std::vector<Pass<Graph>> extra_passes = {};
   std::function<void(const std::string&)> print_passes = {};  // gets the graph whenever a pass changed it
   std::function<void(const std::string&)> note = {};          // gets lines for the user: what was chosen, and why
+  ParallelOptions parallel = {};                              // the forward graph is then of one micro-batch
+  // The other processes of a job, this one being rank backend.groups->world->rank() of as many as there are devices;
+  // without groups this process has all devices. `make_group` connects those that share a collective.
+  MakeGroup make_group = {};
 };
 
 struct StepResult {
   float loss = 0;
   float counted = 0;  // rows that count, for the accuracy
   float correct = 0;
+  bool is_asked_to_stop = false;  // by one of the processes
   Trace trace;
 };
 
@@ -75,7 +81,16 @@ class Session {
   const PlanChoice& planned() const { return planned_; }
   Executor& executor() { return *executor_; }
   Precision precision() const { return backend_->precision(); }
-  std::int64_t batch() const;
+  // Samples per step, of all processes; and which of them this one is fed with.
+  std::int64_t batch() const { return batch_; }
+  std::int64_t first_sample() const { return first_sample_; }
+  std::int64_t own_samples() const { return own_samples_; }
+  // Rank 0 of the processes, or the only one.
+  bool is_first() const { return rank() == 0; }
+  // From the next step that is finished on, all processes are told that this one was asked to stop.
+  void ask_to_stop() { wants_to_stop_ = true; }
+  bool is_parallel() const { return options_.parallel.is_used(); }
+  bool has_ranks() const { return options_.backend.groups != nullptr; }
 
   // Starts the weights anew, from the seed and `initial`.
   void initialise();
@@ -89,12 +104,20 @@ class Session {
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);
 
  private:
+  void plan_one_device(const Graph& graph);
+  void plan_devices(const Graph& graph);
+  int rank() const { return options_.backend.groups ? options_.backend.groups->world->rank() : 0; }
   void write_batch(const HostBatch& batch);
+  void write_input(BufferId buffer, const HostBatch& batch, std::int64_t first);
+  // A weight or state of the model, wherever it lies; only the first rank gets it.
+  std::vector<std::byte> collect(std::size_t parameter) const;
   StepArgs next_step(float learning_rate);
-  StepResult result_of(FinishedStep step) const;
-  std::vector<std::byte> read_values(const Parameter& parameter) const;
-  // What of the parameter is among the tensors.
-  void write_stored(const Parameter& parameter, const std::vector<NamedTensor>& tensors);
+  enum class Mean : std::uint8_t { of_losses, of_rows };
+  StepResult result_of(FinishedStep step, Mean mean) const;
+  std::vector<std::byte> read_values(BufferId buffer) const;
+  // What of the parameter is among the tensors; empty: nothing.
+  std::vector<std::byte> values_from(std::size_t parameter, const std::vector<NamedTensor>& tensors) const;
+  void write_values(std::size_t parameter, std::span<const std::byte> values);
 
   SessionOptions options_;
   std::vector<PassRecord> passes_;
@@ -102,6 +125,17 @@ class Session {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;
+  std::int64_t batch_ = 0, first_sample_ = 0, own_samples_ = 0, of_a_micro_batch_ = 0;
+  std::vector<UnfoldedPlan::Input> inputs_;  // by place among this process's micro-batches
+  std::vector<char> counts_rows_;            // per loss of the graph: the first of its rows
+  bool wants_to_stop_ = false;
+  // Several devices: the model as one has it, and where each of its parameters lies first.
+  struct Home {
+    int rank = 0;
+    std::vector<BufferId> here;  // its buffers in this process
+  };
+  Graph model_;
+  std::vector<Home> homes_;  // per parameter of it
 };
 
 // What a model takes, for opening data.

@@ -31,9 +31,10 @@ BoundTask cross_entropy(const TaskView& v) {
                }}};
     }
     const float *lse = v.in<float>(2), *metrics = v.in<float>(3);
+    const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
     T* grad = v.out<T>(0);
     return {over_units(parts_for(v, rows, 4), rows, [=](std::int64_t begin, std::int64_t end) {
-      kernels::cross_entropy_input_grad(loss, logits, labels, lse, metrics + 1, 1.0f, grad, begin, end);
+      kernels::cross_entropy_input_grad(loss, logits, labels, lse, metrics + 1, scale, grad, begin, end);
     })};
   });
 }
@@ -63,8 +64,9 @@ BoundTask mse(const TaskView& v) {
                }}};
     }
     T* grad = v.out<T>(0);
+    const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
     return {over_units(parts_for(v, blocks, 8), blocks, [=](std::int64_t begin, std::int64_t end) {
-      kernels::mean_squared_error_input_grad(x, target, 1.0f, grad, count, begin, end);
+      kernels::mean_squared_error_input_grad(x, target, scale, grad, count, begin, end);
     })};
   });
 }

@@ -38,5 +38,6 @@ CpuBinding bind_mse();
 CpuBinding bind_clip_norm();
 CpuBinding bind_sgd();
 CpuBinding bind_adamw();
+CpuBinding bind_transfer();
 
 }  // namespace overtake

@@ -11,7 +11,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : precision_(options.precision.value_or(Precision::f32)), threads_(options.threads) {
+      : precision_(options.precision.value_or(Precision::f32)), threads_(options.threads), groups_(options.groups) {
     if (precision_ == Precision::tf32) fail_user("--precision tf32: only GPUs have it; use f32 or bf16");
     if (precision_ == Precision::bf16 && !cpu_has_bf16())
       fail_user("--precision bf16: this CPU has no bfloat16 instructions; use --precision f32");
@@ -20,7 +20,7 @@ class CpuBackend final : public Backend {
   const Target& target() const override { return target_; }
   Precision precision() const override { return precision_; }
   std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
-    return make_cpu_executor(std::move(plans), {.threads = threads_});
+    return make_cpu_executor(std::move(plans), {.threads = threads_, .groups = groups_});
   }
   std::string identity() const override {
     const CpuDescription cpu = describe_cpu();
@@ -35,6 +35,7 @@ class CpuBackend final : public Backend {
   CpuTarget target_;
   Precision precision_;
   unsigned threads_;
+  std::shared_ptr<RankGroups> groups_;
 };
 
 }  // namespace

@@ -71,7 +71,8 @@ std::uint64_t largest_arena(const std::vector<Plan>& plans) {
 
 std::size_t most_lanes(const std::vector<Plan>& plans) {
   std::size_t lanes = 1;
-  for (const Plan& plan : plans) lanes = std::max(lanes, plan.lanes.size());
+  for (const Plan& plan : plans)
+    lanes = std::max(lanes, static_cast<std::size_t>(std::ranges::count(plan.lanes, false, &Lane::is_asynchronous)));
   return lanes;
 }
 
@@ -86,7 +87,8 @@ bool is_finite(const Buffer& b, const std::byte* data) {
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(std::vector<Plan> plans, const CpuOptions& options)
-      : plans_(std::move(plans)),
+      : groups_(options.groups),
+        plans_(std::move(plans)),
         arena_(largest_arena(plans_)),
         threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_)) {
     omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
@@ -170,6 +172,8 @@ class CpuExecutor final : public Executor {
   struct Program {
     std::vector<BoundTask> tasks;  // by id
     LaneOrder step_and_delayed, step, delayed;
+    std::unique_ptr<TransferLanes> transfers;  // with other processes
+    std::size_t asynchronous = 0;              // lanes of those, the last ones
   };
   // The step whose delayed tasks are still to do.
   struct Delayed {
@@ -183,9 +187,8 @@ class CpuExecutor final : public Executor {
     if (delayed_ && delayed_->program != program) settle();
     const Program& p = programs_.at(program);
     const bool was_good = are_carried_losses_finite();
-    FinishedStep step{delayed_ ? threads_.run(p.step_and_delayed, p.tasks, args, delayed_->args)
-                               : threads_.run(p.step, p.tasks, args, args),
-                      {}};
+    FinishedStep step{
+        delayed_ ? run_lanes(p, p.step_and_delayed, args, delayed_->args) : run_lanes(p, p.step, args, args), {}};
     const bool is_spoilt = was_good && !are_carried_losses_finite();
     for (std::size_t i = 0; i < carried_losses_.size(); ++i) {
       auto* metrics = reinterpret_cast<float*>(address(plans_[program], plans_[program].graph.losses[i]));
@@ -198,13 +201,17 @@ class CpuExecutor final : public Executor {
     return step;
   }
 
+  Trace run_lanes(const Program& p, const LaneOrder& order, const StepArgs& args, const StepArgs& delayed_args) {
+    return threads_.run(order, p.tasks, args, delayed_args, p.transfers.get(), p.asynchronous);
+  }
+
   // Does what the last step delayed.
   void settle() {
     if (!delayed_) return;
     const Delayed last = *std::exchange(delayed_, std::nullopt);
     const Program& p = programs_[last.program];
     const bool was_good = are_carried_losses_finite();
-    threads_.run(p.delayed, p.tasks, last.args, last.args);
+    run_lanes(p, p.delayed, last.args, last.args);
     if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
   }
 
@@ -225,7 +232,7 @@ class CpuExecutor final : public Executor {
     Program program;
     program.tasks.resize(g.tasks.size());
     for (TaskId t = 0; t < g.tasks.size(); ++t) {
-      if (!plan.is_planned(t)) continue;
+      if (!plan.is_planned(t) || (groups_ && g.tasks[t].op == Op::transfer)) continue;
       const auto bind_task = cpu_binding(g.tasks[t].op).bind;
       OVERTAKE_CHECK(bind_task != nullptr, "the CPU has no kernel for op {}", to_string(g.tasks[t].op));
       program.tasks[t] = bind_task(TaskView(g, g.tasks[t], g.tasks[t].is_delayed ? delayed_addresses : addresses));
@@ -237,14 +244,19 @@ class CpuExecutor final : public Executor {
     program.step_and_delayed = lane_order(plan);
     program.step = lane_order(plan, Portion::step);
     program.delayed = lane_order(plan, Portion::delayed);
+    if (!groups_) return program;
+    program.transfers = std::make_unique<TransferLanes>(plan, addresses, groups_);
+    program.asynchronous = static_cast<std::size_t>(std::ranges::count_if(plan.lanes, &Lane::is_asynchronous));
+    OVERTAKE_CHECK(std::ranges::is_sorted(plan.lanes, {}, &Lane::is_asynchronous), "transfers before other lanes");
     return program;
   }
 
+  std::shared_ptr<RankGroups> groups_;
   std::vector<Plan> plans_;
   Arena arena_;
   std::vector<std::array<float, kMetrics>> carried_losses_;  // of the step whose tasks were delayed
-  std::vector<Program> programs_;
   LaneThreads threads_;
+  std::vector<Program> programs_;  // go before what their transfers use
   std::optional<Delayed> delayed_;
   std::optional<FinishedStep> finished_;
   std::exception_ptr error_;

@@ -88,10 +88,13 @@ void LaneThreads::wait_until(const Condition& holds, bool may_help) {
 }
 
 Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tasks, const StepArgs& args,
-                       const StepArgs& delayed_args) {
-  OVERTAKE_CHECK(lanes.size() <= offers_.size(), "{} lanes on threads for {}", lanes.size(), offers_.size());
+                       const StepArgs& delayed_args, TransferLanes* transfers, std::size_t asynchronous) {
+  led_ = lanes.size() - asynchronous;
+  OVERTAKE_CHECK(led_ <= offers_.size(), "{} lanes on threads for {}", led_, offers_.size());
   if (done_size_ < tasks.size()) {
+    OVERTAKE_CHECK(transfers_ == nullptr, "another program while transfers may be under way");
     done_ = std::make_unique<std::atomic<std::uint32_t>[]>(tasks.size());
+    started_ = std::make_unique<std::atomic<std::uint32_t>[]>(tasks.size());
     done_size_ = tasks.size();
   }
   for (auto& spans : spans_) spans.clear();
@@ -103,16 +106,20 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
   failed_.store(false, std::memory_order_relaxed);
   start_ns_ = now_ns();
   ++number_;
+  transfers_ = transfers;
+  if (transfers_ != nullptr) begin_transfers(lanes);
   // A thread that is late from the run before may join this one from here on: all it reads is set above.
-  active_lanes_.store(static_cast<std::uint32_t>(lanes.size()), std::memory_order_release);
+  active_lanes_.store(static_cast<std::uint32_t>(led_), std::memory_order_release);
   run_.store(number_, std::memory_order_release);
   announce();
   omp_set_num_threads(1);  // oneDNN cuts its sums by this count
-  if (!lanes.empty()) lead(0);
+  if (transfers_ != nullptr) transfers_->advance();
+  if (led_ > 0) lead(0);
   // Also waits for helpers to let go, so that nothing of this run is looked at when the next one is set up.
   wait_until(
       [&] {
-        return active_lanes_.load(std::memory_order_acquire) == 0 && inside_.load(std::memory_order_acquire) == 0;
+        return active_lanes_.load(std::memory_order_acquire) == 0 && inside_.load(std::memory_order_acquire) == 0 &&
+               (transfers_ == nullptr || transfers_->is_over() || failed_.load(std::memory_order_acquire));
       },
       true);
 
@@ -120,7 +127,37 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
   trace.step_ns = now_ns() - start_ns_;
   if (error_) std::rethrow_exception(error_);
   for (const auto& spans : spans_) trace.spans.insert(trace.spans.end(), spans.begin(), spans.end());
+  if (transfers_ != nullptr)
+    for (const Span& s : transfers_->take_spans(start_ns_)) trace.spans.push_back(s);
   return trace;
+}
+
+void LaneThreads::begin_transfers(const LaneOrder& lanes) {
+  transfers_->begin(&lanes, {.is_ready = [this](const LaneEntry& entry) { return is_ready(entry); },
+                             .has_started = [this, n = number_](TaskId t) { started_[t].store(n); },
+                             .has_ended =
+                                 [this](TaskId t) {
+                                   done_[t].store(started_[t].load(), std::memory_order_release);
+                                   announce();
+                                 },
+                             .has_failed =
+                                 [this](std::exception_ptr error) {
+                                   fail(error);
+                                   announce();
+                                 },
+                             .now_ns = [this] { return now_ns(); }});
+}
+
+bool LaneThreads::is_ready(const LaneEntry& entry) const {
+  const auto is_done = [&](TaskId t) { return done_[t].load(std::memory_order_acquire) == number_; };
+  const auto has_ended = [&](TaskId t) { return done_[t].load(std::memory_order_acquire) == started_[t].load(); };
+  return std::ranges::all_of(entry.waits_for, is_done) && std::ranges::all_of(entry.waits_for_last, has_ended);
+}
+
+void LaneThreads::fail(std::exception_ptr error) {
+  const std::lock_guard lock(error_mutex_);
+  if (!error_) error_ = error;
+  failed_.store(true, std::memory_order_release);
 }
 
 void LaneThreads::work(unsigned thread) {
@@ -136,7 +173,7 @@ void LaneThreads::work(unsigned thread) {
     last_run = run_.load(std::memory_order_acquire);
     if (active_lanes_.load(std::memory_order_acquire) > 0) {
       last_run = number_;
-      if (thread < lanes_->size()) lead(thread);
+      if (thread < led_) lead(thread);
       wait_until([&] { return active_lanes_.load(std::memory_order_acquire) == 0; }, true);
     }
     inside_.fetch_sub(1, std::memory_order_acq_rel);
@@ -147,17 +184,13 @@ void LaneThreads::work(unsigned thread) {
 void LaneThreads::lead(std::size_t lane) {
   const std::uint32_t number = number_;
   for (const LaneEntry& entry : (*lanes_)[lane]) {
-    const auto is_ready = [&] {
-      return failed_.load(std::memory_order_relaxed) || std::ranges::all_of(entry.waits_for, [&](TaskId t) {
-               return done_[t].load(std::memory_order_acquire) == number;
-             });
-    };
-    wait_until(is_ready, true);
+    wait_until([&] { return failed_.load(std::memory_order_relaxed) || is_ready(entry); }, true);
     if (failed_.load(std::memory_order_relaxed)) break;
     run_task(lane, entry);
     done_[entry.task].store(number, std::memory_order_release);
     if (entry.joined != kNone) done_[entry.joined].store(number, std::memory_order_release);
     announce();
+    if (transfers_ != nullptr) transfers_->advance();
   }
   active_lanes_.fetch_sub(1, std::memory_order_acq_rel);
   announce();
@@ -200,9 +233,7 @@ void LaneThreads::run_part(const Phase& phase, std::uint32_t part, const StepArg
   try {
     phase.run(part, args);
   } catch (...) {
-    const std::lock_guard lock(error_mutex_);
-    if (!error_) error_ = std::current_exception();
-    failed_.store(true, std::memory_order_release);
+    fail(std::current_exception());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "exec/cpu/transfer_lanes.h"
 #include "exec/executor.h"
 #include "exec/lane_order.h"
 
@@ -33,8 +34,9 @@ class LaneThreads {
   LaneThreads& operator=(const LaneThreads&) = delete;
 
   // One caller at a time; `tasks` are by id. Delayed tasks get the arguments of the step they belong to.
+  // Asynchronous lanes come after those that compute, and are left to `transfers`.
   Trace run(const LaneOrder& lanes, const std::vector<BoundTask>& tasks, const StepArgs& args,
-            const StepArgs& delayed_args);
+            const StepArgs& delayed_args, TransferLanes* transfers = nullptr, std::size_t asynchronous = 0);
 
  private:
   // The phase a lane is at, offered to helpers. The upper half of `ticket` counts phases, the lower half is the next
@@ -57,13 +59,19 @@ class LaneThreads {
   void run_part(const Phase& phase, std::uint32_t part, const StepArgs& args);
   bool help();
   void announce();
+  bool is_ready(const LaneEntry& entry) const;
+  void fail(std::exception_ptr error);
+  void begin_transfers(const LaneOrder& lanes);
   std::int64_t now_ns() const;
 
   std::vector<Offer> offers_;                           // per lane there may be
   std::unique_ptr<std::atomic<std::uint32_t>[]> done_;  // per task: the number of the run it was last done in
   std::size_t done_size_ = 0;
-  std::vector<std::vector<Span>> spans_;  // per lane
+  std::vector<std::vector<Span>> spans_;                   // per lane
+  std::unique_ptr<std::atomic<std::uint32_t>[]> started_;  // per transfer, likewise
   const LaneOrder* lanes_ = nullptr;
+  std::size_t led_ = 0;  // of them, by threads
+  TransferLanes* transfers_ = nullptr;
   const std::vector<BoundTask>* tasks_ = nullptr;
   StepArgs args_, delayed_args_;
   std::uint32_t number_ = 0;  // of the run; written while no lane is active

@@ -14,7 +14,7 @@ const CpuBinding& cpu_binding(Op op) {
       bind_reduce(),     bind_max_pool(),      bind_avg_pool(),  bind_global_pool(), bind_adaptive_pool(),
       bind_softmax(),    bind_attention(),     bind_embedding(), bind_dropout(),     bind_lstm(),
       bind_gru(),        bind_cross_entropy(), bind_mse(),       bind_sum(),         bind_reorder(),
-      bind_clip_norm(),  bind_sgd(),           bind_adamw()};  // transfers and blocks are not run here
+      bind_clip_norm(),  bind_sgd(),           bind_adamw(),     bind_transfer()};  // blocks are not run
   return table[static_cast<std::size_t>(op)];
 }
 

@@ -11,6 +11,7 @@ Launch bind_cross_entropy(const TaskView& v, CudaProgramData& program) {
   const kernels::CrossEntropy loss = cross_entropy_of(v);
   const std::int64_t rows = rows_of(v.read(0));
   const auto* labels = v.in<std::int32_t>(1);
+  const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {
     const T* logits = v.in<T>(0);
     if (v.kind() == Kind::forward) {
@@ -27,7 +28,7 @@ Launch bind_cross_entropy(const TaskView& v, CudaProgramData& program) {
     const float *lse = v.in<float>(2), *metrics = v.in<float>(3);
     T* grad = v.out<T>(0);
     return [=](cudaStream_t s) {
-      cuda::cross_entropy_input_grad(s, loss, logits, labels, lse, metrics + 1, 1.0f, rows, grad);
+      cuda::cross_entropy_input_grad(s, loss, logits, labels, lse, metrics + 1, scale, rows, grad);
     };
   });
 }
@@ -40,6 +41,7 @@ std::int64_t cross_entropy_scratch(const TaskView& v, CudaDevice&) {
 Launch bind_mse(const TaskView& v, CudaProgramData&) {
   const std::int64_t count = v.read(0).shape.elements(), rows = v.read(0).shape[0];
   const float* target = v.in<float>(1);
+  const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {
     const T* x = v.in<T>(0);
     if (v.kind() == Kind::forward) {
@@ -48,7 +50,7 @@ Launch bind_mse(const TaskView& v, CudaProgramData&) {
       return [=](cudaStream_t s) { cuda::mean_squared_error_forward(s, x, target, count, rows, metrics, scratch); };
     }
     T* grad = v.out<T>(0);
-    return [=](cudaStream_t s) { cuda::mean_squared_error_input_grad(s, x, target, 1.0f, grad, count); };
+    return [=](cudaStream_t s) { cuda::mean_squared_error_input_grad(s, x, target, scale, grad, count); };
   });
 }
 

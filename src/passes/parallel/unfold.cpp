@@ -185,7 +185,10 @@ class Unfolder {
     }
     for (const BufferId b : writes_of_step) {
       writes.push_back(find(b));
-      if (std::ranges::find(step_.losses, b) != step_.losses.end()) losses_[place_of(t)] = writes.back();
+      const auto loss = std::ranges::find(step_.losses, b);
+      if (loss == step_.losses.end()) continue;
+      const auto [replica, micro_batch] = place_of(t);
+      losses_[{replica, micro_batch, static_cast<std::uint32_t>(loss - step_.losses.begin())}] = writes.back();
     }
     add_task(t, task.kind, task.op, layer(task.layer), attrs_of(t, task), reads, writes);
   }
@@ -322,7 +325,13 @@ class Unfolder {
              message_attrs(message.send, in_.tasks[message.send].device), reads, instances(in_.writes(t)));
   }
   AttrsId message_attrs(TaskId sender, std::uint32_t peer) {
-    return graph().add_attrs({{"message", std::int64_t{sender}}, {"peer", std::int64_t{peer}}});
+    const auto is_of_forward = [&](BufferId b) {
+      return is_persistent(step_.buffers[b].role) || step_.tasks[writer_of(b)].kind == Kind::forward;
+    };
+    const bool is_forward = std::ranges::all_of(members(in_.reads(sender)[0]), is_of_forward);
+    return graph().add_attrs({{"message", std::int64_t{sender}},
+                              {"peer", std::int64_t{peer}},
+                              {"forward", std::int64_t{is_forward && !in_.tasks[sender].is_delayed}}});
   }
 
   void add_parameters() {
@@ -350,8 +359,8 @@ class Unfolder {
   }
 
   void add_losses() {
-    for (const auto& [place, buffer] : losses_) {
-      out_.losses.push_back(place);
+    for (const auto& [loss, buffer] : losses_) {
+      out_.losses.push_back(loss);
       graph().losses.push_back(buffer);
     }
   }
@@ -387,8 +396,8 @@ class Unfolder {
   std::unordered_map<std::uint64_t, Total> totals_;  // by buffer of the step and device
   std::set<BufferId> is_brought_, noted_;
   std::map<std::pair<Kind, std::int64_t>, std::vector<TaskId>> collectives_;
-  std::map<BufferId, Message> messages_;                                // by the cluster's buffer
-  std::map<std::pair<std::uint32_t, std::uint32_t>, BufferId> losses_;  // by replica and micro-batch
+  std::map<BufferId, Message> messages_;  // by the cluster's buffer
+  std::map<UnfoldedPlan::Loss, BufferId> losses_;
   UnfoldedPlan out_;
 };
 

@@ -24,8 +24,12 @@ struct UnfoldedPlan {
   };
   Plan plan;                  // memory is not placed
   std::vector<Input> inputs;  // several where several devices need the same
-  // By replica and micro-batch; the graph has its losses in this order.
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> losses;
+  struct Loss {
+    std::uint32_t replica, micro_batch;
+    std::uint32_t index;  // among those of the model
+    auto operator<=>(const Loss&) const = default;
+  };
+  std::vector<Loss> losses;  // of the graph, in its order
   std::uint32_t replicas = 1, micro_batches = 1;
 };
 
