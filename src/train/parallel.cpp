@@ -82,7 +82,8 @@ PipelineSchedule schedule_from_text(const std::string& text) {
 PipelineSchedule make_pipeline(const PipelineProblem& problem, const ParallelOptions& options) {
   if (options.stages == 1 || options.pipeline != "search")
     return make_schedule(options.stages == 1 ? "1f1b" : options.pipeline, problem);
-  return search_schedule(problem, {.seconds = options.search_seconds}).schedule;
+  // On two devices at once a weight would get its gradients in another order.
+  return search_schedule(problem, {.seconds = options.search_seconds, .may_repeat_weights = false}).schedule;
 }
 
 }  // namespace

@@ -27,9 +27,10 @@ TransferKind kind_of(Kind kind) {
   }
 }
 
-// Transfers of one number are those of all ranks; a task has several of them.
+// The same on both ends of a message, and for all members of a collective.
 std::uint64_t tag_of(std::int64_t number, Kind kind, std::size_t piece) {
-  return (static_cast<std::uint64_t>(number) << 24) | (static_cast<std::uint64_t>(kind) << 16) | piece;
+  const bool is_gather = kind == Kind::all_gather;  // has the number of the scatter that it completes
+  return (static_cast<std::uint64_t>(number) << 24) | (std::uint64_t{is_gather} << 16) | piece;
 }
 
 }  // namespace
