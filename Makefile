@@ -1,5 +1,5 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup setup-browser build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim \
+.PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim \
   format clean
 OVERTAKE := build/release/overtake
 
@@ -17,8 +17,8 @@ help:
 setup:
 	@scripts/setup.sh
 
-setup-browser:
-	@scripts/setup.sh browser
+setup-tests:
+	@scripts/setup.sh tests
 
 build: setup
 	cmake --preset release -DOVERTAKE_TESTS=OFF
@@ -33,7 +33,7 @@ check:
 	scripts/check_rooms.py
 	@git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror && echo "format: clean"
 
-test: setup-browser check
+test: setup-tests check
 	cmake --preset release -DOVERTAKE_TESTS=ON
 	cmake --build --preset release
 	ctest --preset release -j 2

@@ -18,10 +18,12 @@ MAY_SEE = {
     "sim": ["base", "graph", "cost"],
     "passes": ["base", "graph", "ops", "cost", "sim"],
     "comm": ["base", "graph"],
+    "launch": ["base", "comm"],
     "exec": ["base", "graph", "ops", "cost", "passes", "kernels", "comm"],
     "report": ["base", "graph"],
     "train": ["base", "graph", "ops", "models", "cost", "passes", "sim", "exec", "comm"],
-    "cli": ["base", "graph", "ops", "models", "cost", "passes", "sim", "exec", "comm", "report", "train"],
+    "cli": ["base", "graph", "ops", "models", "cost", "passes", "sim", "exec", "comm", "launch", "report",
+            "train"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/')
 

@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need, from Debian 12's own packages. Does nothing where all of it is there.
-# `setup.sh browser` adds what the tests of the report's page need.
+# `setup.sh tests` adds what the tests of the report's page and of etcd need.
 set -euo pipefail
 packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
-          zlib1g-dev libgloo-dev dataset-fashion-mnist clang-format python3)
-if [ "${1:-}" = browser ]; then packages+=(chromium chromium-driver python3-selenium); fi
+          zlib1g-dev libgloo-dev libcurl4-openssl-dev dataset-fashion-mnist clang-format python3)
+if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver python3-selenium curl); fi
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
 done
-if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
-echo "installing: ${missing[*]}"
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: run as root, or install: ${missing[*]}" >&2; exit 2; }
-  as_root=(sudo)
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "installing: ${missing[*]}"
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: run as root, or install: ${missing[*]}" >&2; exit 2; }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -q
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
-"${as_root[@]}" apt-get update -q
-DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"
+
+# Debian's etcd for the tests, unpacked and not installed, because installing it starts a service.
+etcd="$(dirname "$0")/../build/etcd"
+if [ "${1:-}" = tests ] && ! command -v etcd >/dev/null && [ ! -x "$etcd/usr/bin/etcd" ]; then
+  mkdir -p "$etcd"
+  if (cd "$etcd" && apt-get download -q etcd-server && dpkg-deb -x etcd-server_*.deb .); then
+    rm "$etcd"/etcd-server_*.deb
+  else
+    echo "setup: no etcd-server to be had; the tests that need it are skipped" >&2
+  fi
+fi

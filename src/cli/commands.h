@@ -7,6 +7,7 @@ namespace overtake {
 
 // Each adds itself to the program; its work is done in the callback, which returns through `exit_code`.
 void add_train_command(CLI::App& app, int& exit_code);
+void add_launch_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_report_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);

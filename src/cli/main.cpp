@@ -1,14 +1,28 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "comm/group.h"
+#include "launch/worker.h"
 
 namespace {
 
 constexpr int kUserError = 2, kInternalError = 70;
+
+// As CLI11 takes them, last first. `launch` passes on all that follows its own options, with or without a -- between;
+// CLI11 would hand what follows a -- to the program itself.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> out(argv + 1, argv + argc);
+  if (!out.empty() && out[0] == "launch") {
+    if (const auto mark = std::find(out.begin(), out.end(), "--"); mark != out.end()) out.erase(mark);
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
 
 }  // namespace
 
@@ -19,6 +33,7 @@ int main(int argc, char** argv) {
   app.footer("`overtake COMMAND --help` has the options and an example of each command.");
   int exit_code = 0;
   overtake::add_train_command(app, exit_code);
+  overtake::add_launch_command(app, exit_code);
   overtake::add_bench_command(app, exit_code);
   overtake::add_report_command(app, exit_code);
   overtake::add_simulate_command(app, exit_code);
@@ -27,7 +42,7 @@ int main(int argc, char** argv) {
   overtake::add_export_command(app, exit_code);
   overtake::add_devices_command(app, exit_code);
   try {
-    app.parse(argc, argv);
+    app.parse(arguments_of(argc, argv));
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
@@ -36,6 +51,9 @@ int main(int argc, char** argv) {
   } catch (const overtake::UserError& e) {
     fmt::print(stderr, "overtake: {}\n", e.what());
     return kUserError;
+  } catch (const overtake::CommError& e) {
+    fmt::print(stderr, "overtake: {}\n", e.what());
+    return overtake::kLostARank;
   } catch (const std::exception& e) {
     fmt::print(stderr, "overtake: {}\n", e.what());
     return kInternalError;

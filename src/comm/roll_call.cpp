@@ -53,9 +53,17 @@ std::string written(const Card& card) {
       .dump();
 }
 
+// For those who do not know it yet. What went wrong before is worth more than that the store is gone, too.
+void tell_all(Store& store, const std::string& name, const std::string& text) {
+  try {
+    store.put(name, text);
+  } catch (const UserError&) {
+  }
+}
+
 // Those who already wait fail with the same words.
 [[noreturn]] void fail_all(Store& store, const std::string& text) {
-  store.put("fault", text);
+  tell_all(store, "fault", text);
   throw UserError(text);
 }
 
@@ -120,11 +128,13 @@ std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
   }
 }
 
-CommError first_of_all(Store& store, const CommError& error) {
+CommError first_of_all(Store& store, const CommError& error) try {
   store.put("lost", Json{{"rank", error.rank()}, {"text", error.what()}}.dump());
   const Json first = Json::parse(store.get("lost").value_or("{}"), nullptr, false);
   if (!first.is_object()) return error;
   return {first.value("rank", error.rank()), first.value("text", error.what())};
+} catch (const UserError&) {  // the store is gone, too
+  return error;
 }
 
 }  // namespace overtake

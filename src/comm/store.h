@@ -1,12 +1,15 @@
 #pragma once
 // Where the ranks of a job find each other: names with values that, once put, stay.
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace overtake {
 
+// Its calls come from any thread, and throw UserError where the store is gone.
 class Store {
  public:
   virtual ~Store() = default;
@@ -26,5 +29,10 @@ class FileStore final : public Store {
  private:
   std::filesystem::path folder_;
 };
+
+// A folder, or etcd://HOST[:PORT][,HOST[:PORT]...][/NAME]: names under NAME in etcd (see etcd/etcd_store.h). So in both
+// forms `text + "/" + job` is a store of one job. An etcd that does not answer for `patience` is gone.
+std::unique_ptr<Store> open_store(const std::string& text,
+                                  std::chrono::milliseconds patience = std::chrono::milliseconds(5000));
 
 }  // namespace overtake

@@ -246,7 +246,7 @@ class ReportPage(unittest.TestCase):
 
 if __name__ == "__main__":
     if not (CHROMIUM and DRIVER and webdriver):
-        print("skipped: needs chromium, chromium-driver and python3-selenium; `scripts/setup.sh browser` has them")
+        print("skipped: needs chromium, chromium-driver and python3-selenium; `scripts/setup.sh tests` has them")
         sys.exit(77)
     OVERTAKE = sys.argv.pop(1)
     unittest.main(verbosity=2)

@@ -82,7 +82,7 @@ TEST(Devices, NamesTheCpu) {
 }
 
 TEST(Help, EveryCommandHasAnExample) {
-  for (const std::string command : {"train", "bench", "report", "models", "devices"}) {
+  for (const std::string command : {"train", "launch", "bench", "report", "models", "devices"}) {
     const CommandResult r = overtake(command + " --help");
     EXPECT_EQ(r.exit_code, 0);
     EXPECT_NE(r.out.find("Example:\n  overtake " + command), std::string::npos) << r.out;

@@ -38,9 +38,13 @@ std::unique_ptr<Group> make_gloo_group(const GlooOptions& options) {
   if (options.job.empty() || options.job.find('/') != std::string::npos) {
     fail_user("job id '{}': must be a name without '/'; give every run its own", options.job);
   }
+  FileStore store(options.folder / options.job);
+  return make_gloo_group(options, store);
+}
+
+std::unique_ptr<Group> make_gloo_group(const GlooOptions& options, Store& store) {
   OVERTAKE_CHECK(options.window > 0, "a window of {} chunks", options.window);
   const NoPipeSignal guard;
-  FileStore store(options.folder / options.job);
   auto group = std::make_unique<Exchange>(std::make_unique<GlooWires>(options, store), options.group);
   try {
     group->barrier({.tag = kMeeting});

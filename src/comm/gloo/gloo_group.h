@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "comm/group.h"
+#include "comm/store.h"
 
 namespace overtake {
 
@@ -24,5 +25,8 @@ bool has_gloo();
 // Returns when all ranks are connected. UserError when they do not fit together or this build has no gloo, CommError
 // when one does not come.
 std::unique_ptr<Group> make_gloo_group(const GlooOptions& options);
+// The same, in a store of this job's own instead of `folder / job`, which are not looked at. It is not needed after
+// that.
+std::unique_ptr<Group> make_gloo_group(const GlooOptions& options, Store& store);
 
 }  // namespace overtake

@@ -12,4 +12,6 @@ std::unique_ptr<Group> make_gloo_group(const GlooOptions& options) {
             options.rank);
 }
 
+std::unique_ptr<Group> make_gloo_group(const GlooOptions& options, Store&) { return make_gloo_group(options); }
+
 }  // namespace overtake

@@ -1,0 +1,237 @@
+// `overtake launch`, as a user sees it and as a user interrupts it.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "command.h"
+
+namespace overtake::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs until it is killed.
+const std::vector<std::string> kEndless = {"bench", "cnn",         "--set",    "width=4", "--batch",
+                                           "4",     "--schedules", "in-order", "--steps", "1000000"};
+// Runs until it is asked to stop, and then saves.
+const std::vector<std::string> kTraining = {"train",  "cnn",          "--set",      "width=4",  "--batch", "4",
+                                            "--data", "synthetic:64", "--schedule", "in-order", "--steps", "100000000"};
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+bool wait_until(const std::function<bool()>& is_so, std::chrono::seconds patience = 20s) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(10ms);
+  }
+  return true;
+}
+
+// `overtake launch` of workers that do not end by themselves.
+class EndlessLaunch {
+ public:
+  EndlessLaunch(int workers, const std::vector<std::string>& options = {},
+                const std::vector<std::string>& command = kEndless) {
+    std::vector<std::string> arguments = {"overtake", "launch", "-n", std::to_string(workers)};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back("--");
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    std::vector<char*> argv;
+    for (std::string& a : arguments) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    const std::string out = folder_ / "out", err = folder_ / "err", temporary = folder_ / "tmp";
+    std::filesystem::create_directory(temporary);
+    std::fflush(nullptr);
+    id_ = fork();
+    if (id_ == 0) {
+      if (freopen(out.c_str(), "w", stdout) == nullptr || freopen(err.c_str(), "w", stderr) == nullptr) _exit(127);
+      setenv("TMPDIR", temporary.c_str(), 1);
+      execv(OVERTAKE_BINARY, argv.data());
+      _exit(127);
+    }
+    // All of them are there, and at work.
+    EXPECT_TRUE(wait_until([&] { return this->workers().size() == static_cast<std::size_t>(workers); })) << said();
+    std::this_thread::sleep_for(300ms);
+    workers_ = this->workers();
+  }
+  ~EndlessLaunch() {
+    if (id_ > 0) {
+      kill(id_, SIGKILL);
+      waitpid(id_, nullptr, 0);
+    }
+  }
+  EndlessLaunch(const EndlessLaunch&) = delete;
+  EndlessLaunch& operator=(const EndlessLaunch&) = delete;
+
+  // The launcher's children, in the order of ranks.
+  std::vector<pid_t> workers() const {
+    std::istringstream in(read_text("/proc/" + std::to_string(id_) + "/task/" + std::to_string(id_) + "/children"));
+    std::vector<pid_t> out;
+    for (pid_t id; in >> id;) out.push_back(id);
+    return out;
+  }
+  void send_signal_to(std::size_t rank, int signal) {
+    const pid_t id = workers_.at(rank);
+    kill(id, signal);
+    // What comes after a stop must find it stopped.
+    EXPECT_TRUE(signal != SIGSTOP || wait_until([&] { return state_of(id) == 'T'; }));
+  }
+  void send_signal(int signal) { kill(id_, signal); }
+  std::string said() const { return read_text(folder_ / "err"); }
+  std::size_t temporary_files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_ / "tmp"), {}));
+  }
+
+  // The exit code, of a launcher that leaves nobody and nothing behind.
+  int join(double most_seconds) {
+    int status = 0;
+    const double seconds = seconds_of([&] { wait_until([&] { return waitpid(id_, &status, WNOHANG) == id_; }); });
+    EXPECT_LT(seconds, most_seconds) << said();
+    id_ = 0;
+    EXPECT_TRUE(wait_until([&] { return !any_worker(); }, 2s)) << "a worker outlived its launcher";
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  // R, S, T and so on; Z where it only waits for whoever adopted it.
+  static char state_of(pid_t id) {
+    const std::string text = read_text("/proc/" + std::to_string(id) + "/stat");
+    const std::size_t at = text.rfind(") ");
+    return at == std::string::npos ? 'Z' : text[at + 2];
+  }
+  bool any_worker() const {
+    return std::any_of(workers_.begin(), workers_.end(), [](pid_t id) { return state_of(id) != 'Z'; });
+  }
+  const ScratchFolder folder_;
+  pid_t id_ = -1;
+  std::vector<pid_t> workers_;
+};
+
+TEST(Launch, IsHeardAsRankZero) {
+  const CommandResult alone = overtake("models --json");
+  for (const char* launch : {"launch -n 3 -- ", "launch -n 3 "}) {
+    const CommandResult r = overtake(std::string(launch) + "models --json");
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_EQ(r.out, alone.out);
+    EXPECT_EQ(r.err, "");
+  }
+}
+
+TEST(Launch, ClaimsAPlaceToMeet) {
+  const ScratchFolder folder;
+  const std::string place = folder / "jobs";
+  const CommandResult r = overtake("launch -n 2 --store " + place + " -- models");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(std::filesystem::is_empty(place));  // what was made for this run is gone
+  const CommandResult named = overtake("launch -n 2 --job a --store " + place + " -- models");
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  const CommandResult again = overtake("launch -n 2 --job a --store " + place + " -- models");
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--job a: was started before, from rank 0 on, by process "), std::string::npos) << again.err;
+}
+
+TEST(Launch, ExitsAsTheWorkerThatFailed) {
+  const CommandResult r = overtake("launch -n 2 -- models resnet-51");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_NE(r.err.find("ended with exit code 2; the job ends"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("overtake: model 'resnet-51': no such network"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("rank 1: overtake: model 'resnet-51': no such network"), std::string::npos) << r.err;
+}
+
+TEST(Launch, WrongUseIsAUserError) {
+  const struct {
+    std::string arguments;
+    std::vector<std::string> words;
+  } table[] = {
+      {"launch -n 0 -- train cnn", {"--workers", "0", "1 to 1024"}},
+      {"launch -n two -- train cnn", {"two"}},
+      {"launch -- train cnn", {"--workers"}},
+      {"launch -n 2", {"nothing to run", "overtake launch -n 2 -- train"}},
+      {"launch -n 2 --", {"nothing to run"}},
+      {"launch -n 2 --frob -- train cnn", {"--frob", "no such option"}},
+      {"launch -n 2 -- launch -n 2 -- train cnn", {"cannot launch"}},
+      {"launch -n 2 --store /proc/none -- train cnn", {"/proc/none", "cannot make", "all ranks can write"}},
+      {"launch -n 2 --store http://h -- train cnn", {"http://h", "etcd://"}},
+      {"launch -n 2 --store etcd://h:x -- train cnn", {"'h:x'", "etcd://HOST:PORT"}},
+      {"launch -n 2 --job a/b -- train cnn", {"--job a/b", "without '/'"}},
+      {"launch -n 2 --first-rank 2 -- train cnn", {"--first-rank 2", "--size"}},
+      {"launch -n 2 --size 3 --first-rank 2 -- train cnn", {"--size 3", "ranks 2 to 3"}},
+      {"launch -n 2 --size 4 -- train cnn", {"--size 4", "--store"}},
+      {"launch -n 2 --size 4 --store s -- train cnn", {"--size 4", "--job"}},
+      {"launch -n 2 --size 4 --store s --job j -- train cnn", {"--size 4", "--address"}},
+  };
+  for (const auto& row : table) {
+    const CommandResult r = overtake(row.arguments);
+    EXPECT_EQ(r.exit_code, 2) << row.arguments << "\n" << r.err;
+    EXPECT_TRUE(r.err.starts_with("overtake: ")) << r.err;
+    for (const std::string& word : row.words)
+      EXPECT_NE(r.err.find(word), std::string::npos) << "no '" << word << "' in: " << r.err;
+  }
+}
+
+TEST(Launch, EndsWhenAWorkerIsKilled) {
+  EndlessLaunch launch(3);
+  launch.send_signal_to(1, SIGKILL);
+  EXPECT_EQ(launch.join(5), 128 + SIGKILL);
+  EXPECT_NE(launch.said().find("launch: rank 1 was killed by SIGKILL"), std::string::npos) << launch.said();
+  EXPECT_EQ(launch.temporary_files(), 0u);
+}
+
+TEST(Launch, EndsWorkersThatAreStopped) {
+  EndlessLaunch launch(2);
+  launch.send_signal_to(1, SIGSTOP);
+  launch.send_signal_to(0, SIGKILL);
+  EXPECT_EQ(launch.join(6), 128 + SIGKILL);
+}
+
+TEST(Launch, KilledLeavesNobody) {
+  EndlessLaunch launch(3);
+  launch.send_signal(SIGKILL);
+  EXPECT_EQ(launch.join(2), 128 + SIGKILL);
+}
+
+TEST(Launch, AskedToEndLetsWorkersSave) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const ScratchFolder folder;
+    std::vector<std::string> command = kTraining;
+    command.insert(command.end(), {"--save", folder / "run"});
+    EndlessLaunch launch(1, {}, command);
+    EXPECT_TRUE(wait_until([&] { return launch.said().find("step ") != std::string::npos; })) << launch.said();
+    launch.send_signal(signal);
+    EXPECT_EQ(launch.join(20), 128 + signal);
+    EXPECT_NE(launch.said().find("stopped after step "), std::string::npos) << launch.said();
+    EXPECT_TRUE(std::filesystem::exists(folder / "run.json")) << launch.said();
+    EXPECT_EQ(launch.temporary_files(), 0u);
+  }
+}
+
+TEST(Launch, SecondInterruptKills) {
+  EndlessLaunch launch(2);
+  launch.send_signal_to(1, SIGSTOP);  // so it does not leave
+  launch.send_signal(SIGINT);
+  EXPECT_TRUE(wait_until([&] { return launch.said().find("again to kill") != std::string::npos; }));
+  std::this_thread::sleep_for(200ms);
+  launch.send_signal(SIGINT);
+  EXPECT_EQ(launch.join(3), 128 + SIGINT);
+}
+
+TEST(Launch, KillsWorkersThatDoNotLeave) {
+  EndlessLaunch launch(2, {"--leave-seconds", "0.5"});
+  launch.send_signal_to(1, SIGSTOP);
+  launch.send_signal(SIGTERM);
+  EXPECT_EQ(launch.join(4), 128 + SIGTERM);
+  EXPECT_NE(launch.said().find("rank 1 did not leave; it is killed"), std::string::npos) << launch.said();
+}
+
+}  // namespace
+}  // namespace overtake::tests
