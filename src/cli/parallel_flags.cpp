@@ -1,7 +1,12 @@
 #include "cli/parallel_flags.h"
 
+#include <unistd.h>
+
 #include "base/error.h"
 #include "base/units.h"
+#include "comm/gloo/gloo_group.h"
+#include "comm/store.h"
+#include "launch/worker.h"
 
 namespace overtake {
 namespace {
@@ -42,6 +47,9 @@ void ParallelFlags::add_to(CLI::App& command) {
                   "weights are then the same to the bit")
       ->check(at_least_one)
       ->capture_default_str();
+  command.add_option("--time-out", time_out, "seconds after which a process that is silent counts as lost")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
 }
 
 void ParallelFlags::apply(SessionFlags& session) {
@@ -54,6 +62,37 @@ void ParallelFlags::apply(SessionFlags& session) {
     fail_user("--batch {}: it must be a multiple of --dp {} x --micro-batches {}", session.batch, options.replicas,
               options.micro_batches);
   session.batch /= pieces;
+}
+
+void ParallelFlags::connect(SessionOptions& session, const std::string& identity) const {
+  const std::optional<Worker> worker = worker_from_environment();
+  if (!worker || worker->size == 1) return;
+  if (options.devices() != static_cast<std::uint32_t>(worker->size))
+    fail_user(
+        "--dp {} x --pp {}: that is {} process{}, but the job has {}; change the flags, or start `overtake launch -n "
+        "{}`",
+        options.replicas, options.stages, options.devices(), options.devices() == 1 ? "" : "es", worker->size,
+        options.devices());
+  if (session.device != "cpu")
+    fail_user("--device {}: several processes train on CPUs so far; use --device cpu", session.device);
+  const auto make = [worker = *worker, identity, time_out = time_out](const std::string& name, int rank, int size) {
+    const auto store = open_store(fmt::format("{}/{}/{}", worker.store, worker.job, name));
+    GlooOptions gloo{
+        .folder = {}, .job = {}, .rank = rank, .size = size, .interface = {}, .identity = identity, .group = {}};
+    if (!worker.address.empty()) gloo.address = worker.address;
+    gloo.group.time_out = std::chrono::milliseconds(std::llround(time_out * 1000));
+    return make_gloo_group(gloo, *store);
+  };
+  session.make_group = make;
+  session.backend.groups = std::make_shared<RankGroups>();
+  session.backend.groups->world = make("world", worker->rank, worker->size);
+  if (worker->rank != 0) session.note = [](const std::string&) {};
+  // Another number of parts would change last bits: as many as one process would have here.
+  Group& world = *session.backend.groups->world;
+  std::uint32_t parts =
+      session.parts != 0 ? session.parts : static_cast<std::uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  world.wait(world.broadcast(0, &parts, sizeof parts, DType::u8));
+  session.parts = parts;
 }
 
 }  // namespace overtake

@@ -12,10 +12,14 @@ namespace overtake {
 struct ParallelFlags {
   ParallelOptions options;
   std::string bucket = "25M";
+  double time_out = 60;  // seconds
 
   void add_to(CLI::App& command);
   // Checks them, and cuts the session's batch into micro-batches.
   void apply(SessionFlags& session);
+  // Where this process is one of several that `overtake launch` or another launcher started: meets the others. All that
+  // must be the same for all of them is in `identity`.
+  void connect(SessionOptions& session, const std::string& identity) const;
 };
 
 }  // namespace overtake

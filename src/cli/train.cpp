@@ -72,6 +72,25 @@ void complete(TrainFlags& flags, const ModelSettings& settings) {
   flags.loop.keep_traces = !flags.trace.empty();
 }
 
+// All that processes of one job must have in common.
+std::string identity_of(const TrainFlags& flags) {
+  const ParallelOptions& p = flags.parallel.options;
+  return nlohmann::json{
+      {"version", OVERTAKE_VERSION},
+      {"model", flags.loop.model},
+      {"settings", flags.loop.model_settings},
+      {"training", flags.loop.training_settings},
+      {"seed", flags.loop.seed},
+      {"steps", flags.loop.steps},
+      {"epochs", flags.loop.epochs},
+      {"save_every", flags.loop.save_every},
+      {"resumes", !flags.loop.resume.empty()},
+      {"saves", !flags.loop.save.empty()},
+      {"traces", !flags.trace.empty()},
+      {"parallel", {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce, p.first_k, p.bucket_bytes}}}
+      .dump();
+}
+
 int train(TrainFlags flags) {
   const ModelSettings settings = flags.session.model_settings();
   complete(flags, settings);
@@ -89,21 +108,29 @@ int train(TrainFlags flags) {
   options.parallel = flags.parallel.options;
   flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
   flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(start.graph), flags.loop.seed);
+  flags.parallel.connect(options, identity_of(flags));
   Session session(std::move(start.graph), std::move(options));
-  fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
-             session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
-             format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
+  if (session.is_first())
+    fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
+               session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
+               format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
 
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   ProgressLine progress;
   const LoopResult result = run_training(
-      session, flags.loop, [&](const Progress& p) { progress.show(p); }, [] { return interrupted != 0; });
+      session, flags.loop,
+      [&](const Progress& p) {
+        if (session.is_first()) progress.show(p);
+      },
+      [] { return interrupted != 0; });
 
   if (!flags.trace.empty())
     write_file_atomically(flags.trace, perfetto_json({{flags.session.model + ", " + session.plan().schedule,
                                                        &session.plan(), result.traces, flags.session.device}}));
   const std::string hash = hash_text(session.weights_hash());
+  const int exit_code = result.interrupted ? kInterruptedExit : 0;
+  if (!session.is_first()) return exit_code;
   if (result.interrupted)
     fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
                flags.loop.save.empty() ? "" : fmt::format("; go on with --resume {}", flags.loop.save));
@@ -127,7 +154,7 @@ int train(TrainFlags flags) {
     if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
     fmt::print("{}\n", out.dump());
   }
-  return result.interrupted ? kInterruptedExit : 0;
+  return exit_code;
 }
 
 }  // namespace
