@@ -12,7 +12,8 @@ struct LaneEntry {
   TaskId task = 0;
   TaskId joined = kNone;  // runs as one with it
   bool is_delayed = false;
-  std::vector<TaskId> waits_for;  // tasks of other lanes that its lane has not waited for already
+  std::vector<TaskId>
+      waits_for;  // tasks that its lane has not waited for already: of others, or if asynchronous its own
 };
 
 // Which tasks of a plan run together. A step after another also does what that one delayed; a first step has nothing of
