@@ -5,6 +5,8 @@
 // transfer, reduce_scatter:  reads x                    writes this member's n-th of the sum
 // transfer, all_gather:      reads this member's n-th   writes the whole
 //   a collective may have several x, as one vector
+//   in plans that have all devices in one, recvs read the sources too and collectives the operands of all members:
+//   exec/transfer_view.h
 //   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
 // block: several tasks taken as one, for simulation; any kind, reads and writes what they do together
 
@@ -18,7 +20,8 @@ namespace {
 double no_flops(const Graph&, const Task&) { return 0; }
 
 std::vector<InPlace> in_place(const Task& t) {
-  if (t.kind != Kind::all_reduce) return {};
+  // Nothing where members read each other's operands: who would be the last to?
+  if (t.kind != Kind::all_reduce || t.reads != t.writes) return {};
   std::vector<InPlace> all;
   for (std::uint8_t i = 0; i < std::min<std::size_t>(t.reads, 255); ++i) all.push_back({.read = i, .write = i});
   return all;

@@ -14,6 +14,14 @@ Track track_of_transfer(const Graph& g, TaskId t, std::uint16_t lane) {
   return {Track::Use::sums, task.device, neighbour_of(g, task)};
 }
 
+// Whether the SMs that are left over read and write fast enough for a link to each of the virtual GPUs.
+bool can_copy_for_all(const VirtualGpus& split, const VirtualLink& link) {
+  constexpr double bytes_per_s = 60e9;  // of an SM of an H200
+  return split.rest && link.bytes_per_s > 0 &&
+         2.0 * static_cast<double>(link.bytes_per_s) * static_cast<double>(split.gpus.size()) <=
+             bytes_per_s * split.rest->sms();
+}
+
 }  // namespace
 
 std::vector<Track> tracks_of(const Plan& plan) {
@@ -52,7 +60,7 @@ CudaStream StreamPool::make(const Track& track) const {
   OVERTAKE_CHECK(track.device < split->gpus.size(), "a plan for device {} on {} virtual GPUs", track.device,
                  split->gpus.size());
   // Slow copies hold a few thread blocks for long, which kernels that count on all SMs would wait for.
-  const bool is_apart = track.use == Track::Use::receipts && device_.virtual_link().is_throttled() && split->rest;
+  const bool is_apart = track.use == Track::Use::receipts && can_copy_for_all(*split, device_.virtual_link());
   return (is_apart ? *split->rest : split->gpus[track.device]).make_stream(priority);
 }
 
