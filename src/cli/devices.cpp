@@ -27,10 +27,20 @@ nlohmann::json to_json(const CpuDescription& cpu, const CudaDescription& cuda) {
     gpus.push_back({{"model", gpu.model},
                     {"multiprocessors", gpu.multiprocessors},
                     {"memory_bytes", gpu.memory_bytes},
-                    {"capability", gpu.capability}});
+                    {"capability", gpu.capability},
+                    {"virtual_gpu_multiprocessors", gpu.virtual_gpu_sms}});
   return {
       {"devices", devices},
       {"cuda", {{"built_in", cuda.is_built_in}, {"note", cuda.note}, {"libraries", cuda.libraries}, {"gpus", gpus}}}};
+}
+
+// "1 of 132 SMs, 2 of 64, 4 of 32": the powers of two.
+std::string splits_of(const GpuDescription& gpu) {
+  std::string text;
+  for (std::size_t count = 1; count <= gpu.virtual_gpu_sms.size(); count *= 2)
+    text += fmt::format("{}{} of {}{}", count == 1 ? "" : ", ", count, gpu.virtual_gpu_sms[count - 1],
+                        count == 1 ? " SMs" : "");
+  return text;
 }
 
 int list_devices(bool as_json) {
@@ -50,6 +60,9 @@ int list_devices(bool as_json) {
   }
   table.add({"null", "computes nothing; for tests of plans", "", "", ""});
   fmt::print("{}", table.text());
+  for (std::size_t i = 0; i < cuda.gpus.size(); ++i)
+    if (!cuda.gpus[i].virtual_gpu_sms.empty())
+      fmt::print("cuda:{}: --virtual-gpus can split it into {}\n", i, splits_of(cuda.gpus[i]));
   if (!cuda.libraries.empty()) fmt::print("cuda: {}\n", fmt::join(cuda.libraries, ", "));
   if (!cuda.note.empty()) fmt::print("cuda: {}\n", cuda.note);
   return 0;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cost/cluster_units.h"
 
 namespace overtake {
 
@@ -15,6 +16,17 @@ namespace {
 constexpr std::string_view kOptionalPasses[] = {"recognise",        "fold_transposes",  "fuse",
                                                 "fuse_elementwise", "join_projections", "pad_classes",
                                                 "fuse_gradients",   "share_concats",    "group_updates"};
+
+VirtualLink parse_link(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  const auto bandwidth = parse_quantity(text.substr(0, comma), Measure::bytes_per_s);
+  const auto latency = comma == std::string::npos ? std::optional<std::int64_t>(0)
+                                                  : parse_quantity(text.substr(comma + 1), Measure::nanoseconds);
+  if (!bandwidth || *bandwidth == 0 || !latency)
+    fail_user("--virtual-link {}: write a bandwidth ({}) and, behind a comma, a latency ({}), for example 25GB/s,5us",
+              text, unit_list(Measure::bytes_per_s), unit_list(Measure::nanoseconds));
+  return {.bytes_per_s = *bandwidth, .latency_ns = *latency};
+}
 
 }  // namespace
 
@@ -58,6 +70,10 @@ void SessionFlags::add_to(CLI::App& c) {
   c.add_flag("--no-tuning", no_tuning, "on GPUs: take a library's first kernel instead of the fastest measured one");
   c.add_flag("--no-graph", no_graph, "on GPUs: launch task by task instead of one graph per step, for measuring");
   c.add_option("--side-sms", side_sms, "on GPUs: only so many SMs for what runs beside the main lane; default: all");
+  c.add_option("--virtual-gpus", virtual_gpus,
+               "on GPUs: split one into so many, each with SMs of its own, as devices for the step");
+  c.add_option("--virtual-link", virtual_link,
+               "bandwidth and latency between virtual GPUs, for example 25GB/s,5us; default: as fast as memory");
   c.add_flag("--no-layouts", no_layouts, "back to row-major after every layer, for measuring what layouts bring");
   c.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   c.add_flag("--json", json, "one JSON object as the last line");
@@ -107,6 +123,14 @@ SessionOptions SessionFlags::options(ScheduleChoice schedule) const {
   if (side_sms > 0 && !device.starts_with("cuda"))
     fail_user("--side-sms: only GPUs have SMs; use it with --device cuda");
   o.backend.side_sms = side_sms;
+  if (virtual_gpus > 0 && !device.starts_with("cuda"))
+    fail_user("--virtual-gpus: only GPUs can be split; use it with --device cuda");
+  if (virtual_gpus > 0 && side_sms > 0)
+    fail_user("--virtual-gpus: it shares out all SMs, which leaves none for --side-sms; give one of the two");
+  if (!virtual_link.empty() && virtual_gpus == 0)
+    fail_user("--virtual-link: it is between virtual GPUs; use it with --virtual-gpus");
+  o.backend.virtual_gpus = virtual_gpus;
+  if (!virtual_link.empty()) o.backend.virtual_link = parse_link(virtual_link);
   o.parts = parts;
   o.seed = seed;
   if (!memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(memory_cap, "--memory-cap"));

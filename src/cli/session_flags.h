@@ -34,6 +34,8 @@ struct SessionFlags {
   bool no_tuning = false;
   bool no_graph = false;
   unsigned side_sms = 0;
+  unsigned virtual_gpus = 0;
+  std::string virtual_link;  // "25 GB/s,5 us"
   unsigned parts = 0;
   std::string memory_cap;
   double plan_seconds = 10;

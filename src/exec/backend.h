@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/virtual_link.h"
 #include "passes/target.h"
 
 namespace overtake {
@@ -29,6 +30,8 @@ struct BackendOptions {
   std::optional<std::string> tuning_file = {};  // what was measured is kept there; none: in the user's cache folder
   bool use_graph = true;                        // one CUDA graph per step; false: task by task
   unsigned side_sms = 0;                        // of a GPU, for side lanes; 0: they may use all
+  unsigned virtual_gpus = 0;                    // that plans see of one GPU, each with SMs of its own; 0: it is one
+  VirtualLink virtual_link = {};                // between them
   std::function<void(const std::string&)> note = {};
   std::shared_ptr<RankGroups> groups = {};  // see CpuOptions
 };

@@ -4,51 +4,93 @@
 #include <utility>
 
 namespace overtake {
+namespace {
+
+class Waits {
+ public:
+  Waits(const Plan& plan, Portion portion)
+      : plan_(plan), portion_(portion), deps_(dependencies(plan)), order_(happens_before(plan, deps_)) {
+    sender_.assign(plan.graph.buffers.size(), kNone);
+    for (const Lane& lane : plan.lanes)
+      if (lane.is_asynchronous)
+        for (const TaskId t : lane.tasks)
+          for (const BufferId b : plan.graph.writes(t)) sender_[b] = t;
+  }
+
+  std::vector<LaneEntry> of_lane(std::size_t lane) const {
+    std::vector<LaneEntry> entries;
+    std::vector<std::uint32_t> waited(plan_.lanes.size(), 0);  // by lane: how many of its tasks this one has waited for
+    TaskId joined = kNone;                                     // to the task before
+    for (const TaskId t : plan_.lanes[lane].tasks) {
+      if (!runs(t) || t == std::exchange(joined, plan_.joined_to(t))) continue;
+      if (plan_.lanes[lane].is_asynchronous) std::ranges::fill(waited, 0);  // nor does it wait with those before it
+      entries.push_back({.task = t,
+                         .joined = joined,
+                         .is_delayed = plan_.graph.tasks[t].is_delayed,
+                         .waits_for = waits_of(lane, t, joined, waited),
+                         .waits_for_last = waits_for_last(t)});
+    }
+    return entries;
+  }
+
+ private:
+  bool runs(TaskId t) const { return is_in(portion_, plan_.graph.tasks[t]); }
+
+  // All that is certain in the whole plan must stay so when some tasks are left out, for memory is shared on the
+  // strength of it.
+  std::vector<TaskId> waits_of(std::size_t lane, TaskId t, TaskId joined, std::vector<std::uint32_t>& waited) const {
+    std::vector<TaskId> direct;  // of what both read and write
+    for (const TaskId both : {t, joined})
+      for (const TaskId before : both == kNone ? std::span<const TaskId>{} : deps_.of(both))
+        if (order_.lane_of[before] != kNone && runs(before)) direct.push_back(before);
+    const auto is_implied = [&](TaskId before) {
+      return std::ranges::any_of(direct, [&](TaskId later) { return order_.is_before(before, later); });
+    };
+    std::vector<TaskId> all;
+    for (std::size_t other = 0; other < plan_.lanes.size(); ++other) {
+      const Lane& before = plan_.lanes[other];
+      if (other == lane && !before.is_asynchronous) continue;
+      const std::uint32_t first = waited[other], seen = order_.seen[std::size_t{t} * order_.lanes + other];
+      for (std::uint32_t i = seen; i > first; --i) {
+        const TaskId last = before.tasks[i - 1];
+        if (!runs(last) || (before.is_asynchronous && is_implied(last))) continue;
+        all.push_back(last);
+        if (!before.is_asynchronous) break;  // those before it have ended with it
+      }
+      waited[other] = std::max(first, seen);
+    }
+    // Of asynchronous lanes, `seen` counts only tasks that all before them have ended with.
+    for (const TaskId before : direct)
+      if (plan_.lanes[order_.lane_of[before]].is_asynchronous && std::ranges::find(all, before) == all.end())
+        all.push_back(before);
+    std::vector<TaskId> waits = all;
+    std::erase_if(waits, [&](TaskId before) {
+      return std::ranges::any_of(all, [&](TaskId later) { return order_.is_before(before, later); });
+    });
+    return waits;
+  }
+
+  std::vector<TaskId> waits_for_last(TaskId t) const {
+    std::vector<TaskId> waits;
+    if (!plan_.graph.tasks[t].is_delayed) return waits;
+    for (const BufferId b : plan_.graph.reads(t))
+      if (b != kNone && sender_[b] != kNone && !plan_.graph.tasks[sender_[b]].is_delayed) waits.push_back(sender_[b]);
+    return waits;
+  }
+
+  const Plan& plan_;
+  Portion portion_;
+  Dependencies deps_;
+  HappensBefore order_;
+  std::vector<TaskId> sender_;  // per buffer: the transfer that writes it
+};
+
+}  // namespace
 
 LaneOrder lane_order(const Plan& plan, Portion portion) {
-  const Dependencies deps = dependencies(plan);
-  const HappensBefore order = happens_before(plan, deps);
-  const auto runs = [&](TaskId t) { return is_in(portion, plan.graph.tasks[t]); };
-  const auto is_transfer = [&](TaskId t) { return plan.lanes[order.lane_of[t]].is_asynchronous; };
-  std::vector<TaskId> writer(plan.graph.buffers.size(), kNone);  // those on asynchronous lanes
-  for (const Lane& lane : plan.lanes)
-    for (const TaskId t : lane.is_asynchronous ? lane.tasks : std::vector<TaskId>{})
-      for (const BufferId b : plan.graph.writes(t)) writer[b] = t;
-  // The last of the first `count` tasks of a lane that runs. All that is certain in the whole plan must stay so when
-  // some tasks are left out, for memory is shared on the strength of it.
-  const auto last_of = [&](std::size_t lane, std::uint32_t count) {
-    const auto& tasks = plan.lanes[lane].tasks;
-    while (count > 0 && !runs(tasks[count - 1])) --count;
-    return count == 0 ? kNone : tasks[count - 1];
-  };
-  LaneOrder lanes(plan.lanes.size());
-  for (std::size_t l = 0; l < plan.lanes.size(); ++l) {
-    std::vector<TaskId> waited(plan.lanes.size(), kNone);  // by lane: the last task that this lane has waited for
-    TaskId joined = kNone;                                 // to the task before
-    for (const TaskId t : plan.lanes[l].tasks) {
-      if (!runs(t) || t == std::exchange(joined, plan.joined_to(t))) continue;
-      LaneEntry entry{.task = t, .joined = joined, .is_delayed = plan.graph.tasks[t].is_delayed, .waits_for = {}};
-      for (std::size_t other = 0; other < plan.lanes.size(); ++other) {
-        const TaskId before = last_of(other, order.seen[std::size_t{t} * order.lanes + other]);
-        if (other == l || plan.lanes[other].is_asynchronous || before == kNone || before == waited[other]) continue;
-        waited[other] = before;
-        entry.waits_for.push_back(before);
-      }
-      const std::vector<TaskId> all = entry.waits_for;
-      std::erase_if(entry.waits_for, [&](TaskId before) {
-        return std::ranges::any_of(all, [&](TaskId later) { return order.is_before(before, later); });
-      });
-      // One transfer's end says nothing of others', so each is waited for by whoever needs it.
-      for (const TaskId both : {t, joined})
-        for (const TaskId before : both == kNone ? std::span<const TaskId>{} : deps.of(both))
-          if (order.lane_of[before] != kNone && is_transfer(before) && runs(before)) entry.waits_for.push_back(before);
-      if (entry.is_delayed)
-        for (const BufferId b : plan.graph.reads(t))
-          if (b != kNone && writer[b] != kNone && !plan.graph.tasks[writer[b]].is_delayed)
-            entry.waits_for_last.push_back(writer[b]);
-      lanes[l].push_back(std::move(entry));
-    }
-  }
+  const Waits waits(plan, portion);
+  LaneOrder lanes;
+  for (std::size_t l = 0; l < plan.lanes.size(); ++l) lanes.push_back(waits.of_lane(l));
   return lanes;
 }
 

@@ -12,7 +12,8 @@ struct LaneEntry {
   TaskId task = 0;
   TaskId joined = kNone;  // runs as one with it
   bool is_delayed = false;
-  std::vector<TaskId> waits_for;            // tasks of other lanes that its lane has not waited for already
+  // Tasks that its lane has not waited for already: of other lanes, or of its own if that is asynchronous.
+  std::vector<TaskId> waits_for;
   std::vector<TaskId> waits_for_last = {};  // transfers of the step before, of a delayed task: they may still go on
 };
 

@@ -6,12 +6,13 @@
 // transfer, all_gather:      reads this member's n-th   writes the whole
 //   there may be several x, in a collective as one vector
 //   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
-// In a plan to be executed (passes/parallel/unfold.h) messages have attributes message (their number), peer (the other
-// device) and forward (whether evaluation needs them), collectives members (devices) and index (of this one). Where one
-// process has all devices, recv also reads the sender's x after the message, and collectives read x of member 0, then
-// of member 1, and so on; a sum is made in the order of members, in float32. An n-th is that of comm/group.h's part_of,
-// of each x for itself. block: several tasks taken as one, for simulation; any kind, reads and writes what they do
-// together
+// transfer in a plan to be executed (passes/parallel/unfold.h): messages have attributes message (their number), peer
+// (the other device) and forward (whether evaluation needs them), collectives members (devices) and index (of this
+// one). Where one process has all devices, recv also reads the sender's x after the message, and collectives read x of
+// member 0, then of member 1, and so on; a sum is made in the order of members, in float32. An n-th is that of
+// comm/group.h's part_of, of each x for itself. See exec/transfer_view.h.
+//
+// block: several tasks taken as one, for simulation; any kind, reads and writes what they do together
 
 #include <algorithm>
 
@@ -23,7 +24,8 @@ namespace {
 double no_flops(const Graph&, const Task&) { return 0; }
 
 std::vector<InPlace> in_place(const Task& t) {
-  if (t.kind != Kind::all_reduce) return {};
+  // Nothing where members read each other's operands: who would be the last to?
+  if (t.kind != Kind::all_reduce || t.reads != t.writes) return {};
   std::vector<InPlace> all;
   for (std::uint8_t i = 0; i < std::min<std::size_t>(t.reads, 255); ++i) all.push_back({.read = i, .write = i});
   return all;

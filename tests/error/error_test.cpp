@@ -85,6 +85,14 @@ TEST(Error, UnknownSchedule) {
 TEST(Error, UnknownOptimizer) { expect_user_error(kRun + "--optimizer lion", {"--optimizer", "lion", "adamw"}); }
 TEST(Error, UnknownPrecision) { expect_user_error(kRun + "--precision f8", {"--precision", "f8"}); }
 TEST(Error, SideSmsOfACpu) { expect_user_error(kRun + "--side-sms 8", {"--side-sms", "--device cuda"}); }
+TEST(Error, VirtualGpus) {
+  expect_user_error(kRun + "--virtual-gpus 4", {"--virtual-gpus", "--device cuda"});
+  const std::string gpu = kRun + "--device cuda ";
+  expect_user_error(gpu + "--virtual-link 25GB/s", {"--virtual-link", "--virtual-gpus"});
+  expect_user_error(gpu + "--virtual-gpus 2 --side-sms 8", {"--virtual-gpus", "--side-sms"});
+  for (const char* link : {"fast", "25GB/s,soon", "0GB/s", "25GB/s,", "5us", "25GB/s,5us,1"})
+    expect_user_error(gpu + "--virtual-gpus 2 --virtual-link " + link, {"--virtual-link", link, "25GB/s,5us"});
+}
 TEST(Error, NegativePlanSeconds) { expect_user_error(kRun + "--plan-seconds -1", {"--plan-seconds"}); }
 TEST(Error, UnknownLrSchedule) { expect_user_error(kRun + "--lr-schedule zigzag", {"--lr-schedule", "zigzag"}); }
 TEST(Error, AbsentDevice) { expect_user_error(kRun + "--device cuda", {"--device cuda", "overtake devices"}); }

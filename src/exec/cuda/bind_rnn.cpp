@@ -91,12 +91,13 @@ Launch forward(const TaskView& v, CudaDevice& device) {
   float* gates = v.out<float>(1);
   float* cells = op == Op::lstm ? v.out<float>(2) : nullptr;
   std::byte* scratch = v.scratch();
+  const int sms = device.multiprocessors();
   return [=](cudaStream_t s) {
     f.pre.product->run(s, {.a = x, .b = w_ih, .c = gates}, 1.0f, scratch + f.pre.at);
     if constexpr (op == Op::lstm)
-      cuda::lstm_forward(s, f.shape, w_hh, b_ih, b_hh, gates, y, gates, cells, scratch + f.recurrence);
+      cuda::lstm_forward(s, f.shape, w_hh, b_ih, b_hh, gates, y, gates, cells, scratch + f.recurrence, sms);
     else
-      cuda::gru_forward(s, f.shape, w_hh, b_ih, b_hh, gates, 4 * f.shape.hidden, y, gates, scratch + f.recurrence);
+      cuda::gru_forward(s, f.shape, w_hh, b_ih, b_hh, gates, 4 * f.shape.hidden, y, gates, scratch + f.recurrence, sms);
   };
 }
 
@@ -125,11 +126,12 @@ Launch input_grad(const TaskView& v, CudaDevice& device) {
   const T* y = op == Op::lstm ? nullptr : v.in<T>(3);
   T *dgates = v.out<T>(0), *dx = v.out<T>(1);
   std::byte* scratch = v.scratch();
+  const int sms = device.multiprocessors();
   return [=](cudaStream_t s) {
     if constexpr (op == Op::lstm)
-      cuda::lstm_input_grad(s, g.shape, w_hh, gates, cells, dy, dgates, scratch + g.recurrence);
+      cuda::lstm_input_grad(s, g.shape, w_hh, gates, cells, dy, dgates, scratch + g.recurrence, sms);
     else
-      cuda::gru_input_grad(s, g.shape, w_hh, gates, y, dy, dgates, scratch + g.recurrence);
+      cuda::gru_input_grad(s, g.shape, w_hh, gates, y, dy, dgates, scratch + g.recurrence, sms);
     if (dx != nullptr) g.dx.product->run(s, {.a = dgates, .b = w_ih, .c = dx}, 1.0f, scratch + g.dx.at);
   };
 }

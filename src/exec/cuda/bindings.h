@@ -40,5 +40,6 @@ CudaBinding mse();
 CudaBinding clip_norm();
 CudaBinding sgd();
 CudaBinding adamw();
+CudaBinding transfer();
 
 }  // namespace overtake::cuda_bindings

@@ -14,7 +14,12 @@ class CudaBackend final : public Backend {
   CudaBackend(int gpu, const BackendOptions& options)
       : device_(gpu, options),
         target_(device_),
-        flags_(fmt::format(", graph {}, tuned {}, side SMs {}", options.use_graph, options.tune, options.side_sms)) {}
+        flags_(fmt::format(", graph {}, tuned {}, side SMs {}", options.use_graph, options.tune, options.side_sms)) {
+    if (options.virtual_gpus > 0)
+      flags_ += fmt::format(", {} virtual GPUs of {} SMs, link {} B/s {} ns", options.virtual_gpus,
+                            device_.virtual_gpus()->gpus[0].sms(), options.virtual_link.bytes_per_s,
+                            options.virtual_link.latency_ns);
+  }
 
   const Target& target() const override { return target_; }
   Precision precision() const override { return device_.precision(); }

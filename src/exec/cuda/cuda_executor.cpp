@@ -68,8 +68,12 @@ class CudaExecutor final : public Executor {
         arena_(plans_),
         staging_(plans_[0].graph),
         step_values_(2 * sizeof(cuda::StepValues), "step values"),
-        carried_losses_(plans_[0].graph.losses.size() * kCarriedBytes, "losses") {
-    make_streams();
+        carried_losses_(plans_[0].graph.losses.size() * kCarriedBytes, "losses"),
+        streams_(device) {
+    for (int i = 0; i < kReports; ++i) {
+      begin_events_.push_back(make_event(true));
+      end_events_.push_back(make_event(true));
+    }
     check_cuda_call(cudaMemset(carried_losses_.data(), 0, plans_[0].graph.losses.size() * kCarriedBytes),
                     "clearing losses");
     for (const Plan& plan : plans_) {
@@ -81,7 +85,7 @@ class CudaExecutor final : public Executor {
     for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
     check_cuda_call(cudaDeviceSynchronize(), "copying tables");  // copies from pageable memory end when they like
   }
-  ~CudaExecutor() override { cudaStreamSynchronize(streams_[0].get()); }
+  ~CudaExecutor() override { cudaStreamSynchronize(main()); }
 
   const Plan& plan(std::size_t program) const override { return plans_.at(program); }
   std::size_t most_under_way() const override { return kUnderWay; }
@@ -128,8 +132,7 @@ class CudaExecutor final : public Executor {
                                        int rounds) override {
     OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
     settle();
-    add_streams(lanes.size());
-    return programs_.at(program).bound->time_lanes(lanes, raw_streams_, rounds);
+    return programs_.at(program).bound->time_lanes(lanes, rounds);
   }
 
   std::span<std::byte> bytes(BufferId b) override {
@@ -166,7 +169,7 @@ class CudaExecutor final : public Executor {
     std::vector<TaskId> order = one_order(plans_[program], Portion::step);
     std::ranges::copy(one_order(plans_[program], Portion::delayed), std::back_inserter(order));
     for (const TaskId t : order) {
-      programs_[program].bound->run_task(t, main());
+      programs_[program].bound->run_task(t);
       for (const BufferId b : g.writes(t))
         if (b != kNone && g.buffers[b].role != Role::scratch && !is_finite(program, b))
           return fmt::format("task {} ({})", g.task_name(t), to_string(g.tasks[t].op));
@@ -193,30 +196,8 @@ class CudaExecutor final : public Executor {
   };
 
   const Graph& graph() const { return plans_[0].graph; }
-  cudaStream_t main() const { return raw_streams_[0]; }
+  cudaStream_t main() const { return streams_.origin(); }
   std::byte* address(std::size_t program, BufferId b) const { return arena_.data() + plans_[program].offsets[b]; }
-
-  // The first lane goes before the others wherever the GPU has to choose.
-  void add_streams(std::size_t lanes) {
-    int least = 0, greatest = 0;
-    check_cuda_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
-    while (streams_.size() < lanes) {
-      const SidePartition* partition = streams_.empty() ? nullptr : device_.side_partition();
-      const int priority = streams_.empty() ? greatest : least;
-      streams_.push_back(partition == nullptr ? make_stream(priority) : partition->make_stream(priority));
-      raw_streams_.push_back(streams_.back().get());
-    }
-  }
-
-  void make_streams() {
-    std::size_t lanes = 1;
-    for (const Plan& plan : plans_) lanes = std::max(lanes, plan.lanes.size());
-    add_streams(lanes);
-    for (int i = 0; i < kReports; ++i) {
-      begin_events_.push_back(make_event(true));
-      end_events_.push_back(make_event(true));
-    }
-  }
 
   Program make_program(const Plan& plan) {
     Program p;
@@ -224,7 +205,7 @@ class CudaExecutor final : public Executor {
     auto* carried = reinterpret_cast<float*>(carried_losses_.data());
     const auto losses = static_cast<int>(plan.graph.losses.size());
     auto* was_finite = reinterpret_cast<std::uint32_t*>(carried + 3 * losses);
-    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, values, carried);
+    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, streams_, values, carried);
     p.has_delayed = has_delayed_tasks(plan);
     for (const BufferId b : plan.graph.losses)
       for (int i = 0; i < 3; ++i)
@@ -256,13 +237,13 @@ class CudaExecutor final : public Executor {
     enqueue_arguments(args);
     // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
     if (!p.was_checked) {
-      p.bound->enqueue_checked(portion, main(), p.last, traced);
+      p.bound->enqueue_checked(portion, p.last, traced);
       p.was_checked = true;
     } else if (portion == Portion::step || (!device_.uses_graph() && !traced)) {
-      p.bound->enqueue(portion, raw_streams_, p.last, traced);
+      p.bound->enqueue(portion, p.last, traced);
     } else {
       CudaGraphExec& graph = traced ? p.traced : p.graph;
-      if (!graph) graph = p.bound->capture(raw_streams_, p.last, traced);
+      if (!graph) graph = p.bound->capture(p.last, traced);
       check_cuda_call(cudaGraphLaunch(graph.get(), main()), "launching a step");
     }
     if (p.has_delayed) delayed_by_ = program;
@@ -273,7 +254,7 @@ class CudaExecutor final : public Executor {
     if (!delayed_by_) return;
     const std::size_t program = *std::exchange(delayed_by_, std::nullopt);
     cuda::set_step_values(main(), last_values_, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
-    programs_[program].bound->enqueue(Portion::delayed, raw_streams_, {}, false);
+    programs_[program].bound->enqueue(Portion::delayed, {}, false);
     check_cuda_call(cudaStreamSynchronize(main()), "doing what was delayed");
     if (are_carried_losses_spoilt()) fail_delayed_gradient(last_values_.step);
   }
@@ -357,8 +338,7 @@ class CudaExecutor final : public Executor {
   Arena arena_;
   InputStaging staging_;
   DeviceMemory step_values_, carried_losses_;
-  std::vector<CudaStream> streams_;  // by lane
-  std::vector<cudaStream_t> raw_streams_;
+  StreamPool streams_;
   std::vector<CudaEvent> begin_events_, end_events_;  // by report
   std::vector<Program> programs_;
   std::map<BufferId, BufferId> copy_of_;

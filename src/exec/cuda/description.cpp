@@ -5,6 +5,8 @@
 #include <cudnn.h>
 #include <fmt/format.h>
 
+#include "exec/cuda/sm_partition.h"
+
 namespace overtake {
 namespace {
 
@@ -39,7 +41,8 @@ CudaDescription describe_cuda() {
     out.gpus.push_back({.model = p.name,
                         .multiprocessors = p.multiProcessorCount,
                         .memory_bytes = static_cast<std::int64_t>(p.totalGlobalMem),
-                        .capability = fmt::format("{}.{}", p.major, p.minor)});
+                        .capability = fmt::format("{}.{}", p.major, p.minor),
+                        .virtual_gpu_sms = virtual_gpu_sizes(i)});
   }
   return out;
 }

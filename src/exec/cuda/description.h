@@ -12,6 +12,8 @@ struct GpuDescription {
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;
   std::string capability;  // "9.0"
+  // By number of virtual GPUs less one: the SMs of each; empty if the driver cannot split it.
+  std::vector<unsigned> virtual_gpu_sms;
 };
 
 struct CudaDescription {

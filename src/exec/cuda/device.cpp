@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "exec/cuda/handles.h"
+#include "kernels/cuda/rnn.h"
 
 namespace overtake {
 namespace {
@@ -56,11 +57,14 @@ std::unique_ptr<const Kernel> made_attention(const cuda::AttentionKind& kind, co
 }  // namespace
 
 CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
-    : precision_(options.precision.value_or(Precision::bf16)), uses_graph_(options.use_graph) {
+    : precision_(options.precision.value_or(Precision::bf16)),
+      uses_graph_(options.use_graph),
+      virtual_link_(options.virtual_link) {
   open_gpu(gpu, precision_);
   const std::filesystem::path path =
       options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
-  if (options.side_sms > 0) side_partition_ = std::make_unique<SidePartition>(options.side_sms);
+  if (options.side_sms > 0) side_partition_ = make_side_partition(options.side_sms);
+  if (options.virtual_gpus > 0) virtual_gpus_ = split_gpu(options.virtual_gpus);
   tuning_ = std::make_unique<cuda::Tuning>(path, cuda::TuningOptions{.measure = options.tune},
                                            [note = options.note](const std::string& line) {
                                              if (note) note(line);
@@ -68,6 +72,10 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
 }
 
 CudaDevice::~CudaDevice() = default;
+
+int CudaDevice::multiprocessors() const {
+  return virtual_gpus_ ? static_cast<int>(virtual_gpus_->gpus[0].sms()) : cuda::kMultiprocessors;
+}
 
 const cuda::Conv& CudaDevice::conv(const cuda::ConvKind& kind) {
   return found_or_made(convs_, kind,

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "exec/backend.h"
-#include "exec/cuda/side_partition.h"
+#include "exec/cuda/sm_partition.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/product.h"
@@ -24,7 +25,12 @@ class CudaDevice {
   Precision precision() const { return precision_; }
   bool uses_graph() const { return uses_graph_; }
   // Null: side lanes may use the whole GPU.
-  const SidePartition* side_partition() const { return side_partition_.get(); }
+  const SmPartition* side_partition() const { return side_partition_ ? &*side_partition_ : nullptr; }
+  // Null: the devices of plans share the whole GPU.
+  const VirtualGpus* virtual_gpus() const { return virtual_gpus_ ? &*virtual_gpus_ : nullptr; }
+  const VirtualLink& virtual_link() const { return virtual_link_; }
+  // That a kernel of the first lane of a device can count on.
+  int multiprocessors() const;
   bool has_tf32() const { return precision_ != Precision::f32; }
 
   // Made at the first call of a shape; they stay where they are.
@@ -43,7 +49,9 @@ class CudaDevice {
 
   Precision precision_;
   bool uses_graph_;
-  std::unique_ptr<SidePartition> side_partition_;
+  std::optional<SmPartition> side_partition_;
+  std::optional<VirtualGpus> virtual_gpus_;
+  VirtualLink virtual_link_;
   std::unique_ptr<cuda::Tuning> tuning_;
   Made<cuda::ConvKind, cuda::Conv> convs_;
   std::vector<std::pair<cuda::ConvKind, bool>> pitched_convs_;  // whether they are worth having

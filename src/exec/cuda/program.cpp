@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/median.h"
@@ -69,13 +70,15 @@ std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, const cuda::StepValues* step_values,
-                         float* carried_losses)
-    : plan_(plan), data_(device) {
+CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, StreamPool& streams,
+                         const cuda::StepValues* step_values, float* carried_losses)
+    : plan_(plan), data_(device), pool_(streams), fork_(make_event(false)) {
   OVERTAKE_CHECK(plan.offsets.size() == plan.graph.buffers.size(), "memory of plan {} is not placed", plan.schedule);
   OVERTAKE_CHECK(plan.joins.empty(), "the GPU has no kernels for two tasks at once");
   for (const Portion portion : {Portion::step_and_delayed, Portion::step, Portion::delayed})
     entries_[static_cast<std::size_t>(portion)] = entries_of(portion);
+  for (const Entry& entry : entries(Portion::step_and_delayed))
+    if (std::ranges::find(streams_, entry.stream) == streams_.end()) streams_.push_back(entry.stream);
   bind_tasks(arena, step_values, carried_losses);
   ended_.resize(plan.graph.tasks.size());
   for (const auto& list : entries_)
@@ -107,9 +110,10 @@ std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) const {
   std::vector<std::pair<std::uint32_t, const LaneEntry*>> of_task(plan_.graph.tasks.size());
   for (std::uint32_t l = 0; l < lanes.size(); ++l)
     for (const LaneEntry& entry : lanes[l]) of_task[entry.task] = {l, &entry};
+  const std::vector<Track> tracks = tracks_of(plan_);
   std::vector<Entry> entries;
   for (const TaskId t : one_order(plan_, portion))
-    entries.push_back({t, of_task[t].first, of_task[t].second->waits_for});
+    entries.push_back({t, of_task[t].first, pool_.get(tracks[t]), of_task[t].second->waits_for});
   return entries;
 }
 
@@ -133,81 +137,88 @@ void CudaProgram::make_trace_events() {
   step_end_ = make_event(true);
 }
 
-void CudaProgram::fork(const std::vector<cudaStream_t>& streams, std::size_t lanes) {
-  while (forks_.size() < lanes) forks_.push_back(make_event(false));
-  if (lanes > 1) record(forks_[0], streams[0]);
-  for (std::size_t l = 1; l < lanes; ++l) wait(streams[l], forks_[0]);
+void CudaProgram::fork(const std::vector<cudaStream_t>& streams) {
+  record(fork_, pool_.origin());
+  for (cudaStream_t stream : streams)
+    if (stream != pool_.origin()) wait(stream, fork_);
 }
 
-void CudaProgram::join(const std::vector<cudaStream_t>& streams, std::size_t lanes) {
-  for (std::size_t l = 1; l < lanes; ++l) {
-    record(forks_[l], streams[l]);
-    wait(streams[0], forks_[l]);
+void CudaProgram::join(const std::vector<cudaStream_t>& streams) {
+  while (joins_.size() < streams.size()) joins_.push_back(make_event(false));
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (streams[i] == pool_.origin()) continue;
+    record(joins_[i], streams[i]);
+    wait(pool_.origin(), joins_[i]);
   }
 }
 
-void CudaProgram::enqueue(Portion portion, const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
+void CudaProgram::enqueue(Portion portion, const Launch& last, bool traced) {
   if (traced) {
     make_trace_events();
-    record_for_host(step_begin_, streams[0]);
+    record_for_host(step_begin_, pool_.origin());
   }
-  fork(streams, plan_.lanes.size());
+  fork(streams_);
   for (const Entry& entry : entries(portion)) {
-    cudaStream_t stream = streams[entry.lane];
-    for (const TaskId before : entry.waits_for) wait(stream, ended_[before]);
-    if (traced) record_for_host(traced_[entry.task].begin, stream);
-    enqueue_task(entry.task, stream);
-    if (traced) record_for_host(traced_[entry.task].end, stream);
-    if (ended_[entry.task]) record(ended_[entry.task], stream);
+    for (const TaskId before : entry.waits_for) wait(entry.stream, ended_[before]);
+    if (traced) record_for_host(traced_[entry.task].begin, entry.stream);
+    enqueue_task(entry.task, entry.stream);
+    if (traced) record_for_host(traced_[entry.task].end, entry.stream);
+    if (ended_[entry.task]) record(ended_[entry.task], entry.stream);
   }
-  join(streams, plan_.lanes.size());
-  if (last) last(streams[0]);
-  if (traced) record_for_host(step_end_, streams[0]);
+  join(streams_);
+  if (last) last(pool_.origin());
+  if (traced) record_for_host(step_end_, pool_.origin());
 }
 
-void CudaProgram::run_task(TaskId t, cudaStream_t stream) {
-  enqueue_task(t, stream);
-  const cudaError_t error = cudaStreamSynchronize(stream);
+void CudaProgram::run_task(TaskId t) {
+  enqueue_task(t, pool_.origin());
+  const cudaError_t error = cudaStreamSynchronize(pool_.origin());
   OVERTAKE_CHECK(error == cudaSuccess, "task {} ({}) failed on the GPU: {}", plan_.graph.task_name(t),
                  to_string(plan_.graph.tasks[t].op), cudaGetErrorString(error));
 }
 
-void CudaProgram::enqueue_checked(Portion portion, cudaStream_t stream, const Launch& last, bool traced) {
+void CudaProgram::enqueue_checked(Portion portion, const Launch& last, bool traced) {
+  cudaStream_t stream = pool_.origin();
   if (traced) {
     make_trace_events();
     record(step_begin_, stream);
   }
   for (const Entry& entry : entries(portion)) {
     if (traced) record(traced_[entry.task].begin, stream);
-    run_task(entry.task, stream);
+    run_task(entry.task);
     if (traced) record(traced_[entry.task].end, stream);
   }
   if (last) last(stream);
   if (traced) record(step_end_, stream);
 }
 
-CudaGraphExec CudaProgram::capture(const std::vector<cudaStream_t>& streams, const Launch& last, bool traced) {
-  return capture_on(streams[0], [&] { enqueue(Portion::step_and_delayed, streams, last, traced); });
+CudaGraphExec CudaProgram::capture(const Launch& last, bool traced) {
+  return capture_on(pool_.origin(), [&] { enqueue(Portion::step_and_delayed, last, traced); });
 }
 
-std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<TaskId>>& lanes,
-                                                  const std::vector<cudaStream_t>& streams, int rounds) {
+std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<TaskId>>& lanes, int rounds) {
+  std::vector<cudaStream_t> streams;
+  std::map<std::uint16_t, std::uint16_t> lanes_of;  // how many, by device
+  for (const auto& lane : lanes) {
+    const std::uint16_t device = lane.empty() ? std::uint16_t{0} : plan_.graph.tasks[lane[0]].device;
+    streams.push_back(pool_.get({Track::Use::lane, device, lanes_of[device]++}));
+  }
   const CudaEvent begin = make_event(true);
   std::vector<CudaEvent> ends;
   for (std::size_t l = 0; l < lanes.size(); ++l) ends.push_back(make_event(true));
-  const CudaGraphExec graph = capture_on(streams[0], [&] {
-    record_for_host(begin, streams[0]);
-    fork(streams, lanes.size());
+  const CudaGraphExec graph = capture_on(pool_.origin(), [&] {
+    record_for_host(begin, pool_.origin());
+    fork(streams);
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       for (const TaskId t : lanes[l]) enqueue_task(t, streams[l]);
       record_for_host(ends[l], streams[l]);
     }
-    join(streams, lanes.size());
+    join(streams);
   });
   std::vector<std::vector<std::int64_t>> samples(lanes.size());
   for (int i = 0; i <= rounds; ++i) {
-    check_cuda_call(cudaGraphLaunch(graph.get(), streams[0]), "launching tasks to be timed");
-    check_cuda_call(cudaStreamSynchronize(streams[0]), "timing tasks");
+    check_cuda_call(cudaGraphLaunch(graph.get(), pool_.origin()), "launching tasks to be timed");
+    check_cuda_call(cudaStreamSynchronize(pool_.origin()), "timing tasks");
     for (std::size_t l = 0; l < lanes.size() && i > 0; ++l) samples[l].push_back(nanoseconds_between(begin, ends[l]));
   }
   std::vector<std::int64_t> medians;

@@ -117,29 +117,29 @@ struct GruBackward : CellShape {
 
 template <class T>
 void gru_forward(cudaStream_t stream, const RnnShape& shape, const T* w_hh, const float* b_ih, const float* b_hh,
-                 const float* pre, std::int64_t pre_stride, T* y, float* gates, void* scratch) {
+                 const float* pre, std::int64_t pre_stride, T* y, float* gates, void* scratch, int multiprocessors) {
   constexpr const char* name = "gru_forward";
   require_aligned(name, {w_hh, b_ih, b_hh, pre, y, gates, scratch});
   const GruForward<T> cell{CellShape(shape), w_hh, b_ih, b_hh, pre, pre_stride, y, gates};
-  run_recurrence(stream, name, cell, scratch);
+  run_recurrence(stream, name, cell, scratch, multiprocessors);
 }
 
 template <class T>
 void gru_input_grad(cudaStream_t stream, const RnnShape& shape, const T* w_hh, const float* gates, const T* y,
-                    const T* dy, T* dgates, void* scratch) {
+                    const T* dy, T* dgates, void* scratch, int multiprocessors) {
   constexpr const char* name = "gru_input_grad";
   require_aligned(name, {w_hh, gates, y, dy, dgates, scratch});
   const GruBackward<T> cell{CellShape(shape), w_hh, gates, y, dy, dgates};
-  run_recurrence(stream, name, cell, scratch);
+  run_recurrence(stream, name, cell, scratch, multiprocessors);
 }
 
 template void gru_forward(cudaStream_t, const RnnShape&, const float*, const float*, const float*, const float*,
-                          std::int64_t, float*, float*, void*);
+                          std::int64_t, float*, float*, void*, int);
 template void gru_forward(cudaStream_t, const RnnShape&, const bf16*, const float*, const float*, const float*,
-                          std::int64_t, bf16*, float*, void*);
+                          std::int64_t, bf16*, float*, void*, int);
 template void gru_input_grad(cudaStream_t, const RnnShape&, const float*, const float*, const float*, const float*,
-                             float*, void*);
+                             float*, void*, int);
 template void gru_input_grad(cudaStream_t, const RnnShape&, const bf16*, const float*, const bf16*, const bf16*, bf16*,
-                             void*);
+                             void*, int);
 
 }  // namespace overtake::cuda

@@ -118,29 +118,29 @@ struct LstmBackward : CellShape {
 
 template <class T>
 void lstm_forward(cudaStream_t stream, const RnnShape& shape, const T* w_hh, const float* b_ih, const float* b_hh,
-                  const float* pre, T* y, float* gates, float* cells, void* scratch) {
+                  const float* pre, T* y, float* gates, float* cells, void* scratch, int multiprocessors) {
   constexpr const char* name = "lstm_forward";
   require_aligned(name, {w_hh, b_ih, b_hh, pre, y, gates, cells, scratch});
   const LstmForward<T> cell{CellShape(shape), w_hh, b_ih, b_hh, pre, y, gates, cells};
-  run_recurrence(stream, name, cell, scratch);
+  run_recurrence(stream, name, cell, scratch, multiprocessors);
 }
 
 template <class T>
 void lstm_input_grad(cudaStream_t stream, const RnnShape& shape, const T* w_hh, const float* gates, const float* cells,
-                     const T* dy, T* dgates, void* scratch) {
+                     const T* dy, T* dgates, void* scratch, int multiprocessors) {
   constexpr const char* name = "lstm_input_grad";
   require_aligned(name, {w_hh, gates, cells, dy, dgates, scratch});
   const LstmBackward<T> cell{CellShape(shape), w_hh, gates, cells, dy, dgates};
-  run_recurrence(stream, name, cell, scratch);
+  run_recurrence(stream, name, cell, scratch, multiprocessors);
 }
 
 template void lstm_forward(cudaStream_t, const RnnShape&, const float*, const float*, const float*, const float*,
-                           float*, float*, float*, void*);
+                           float*, float*, float*, void*, int);
 template void lstm_forward(cudaStream_t, const RnnShape&, const bf16*, const float*, const float*, const float*, bf16*,
-                           float*, float*, void*);
+                           float*, float*, void*, int);
 template void lstm_input_grad(cudaStream_t, const RnnShape&, const float*, const float*, const float*, const float*,
-                              float*, void*);
+                              float*, void*, int);
 template void lstm_input_grad(cudaStream_t, const RnnShape&, const bf16*, const float*, const float*, const bf16*,
-                              bf16*, void*);
+                              bf16*, void*, int);
 
 }  // namespace overtake::cuda

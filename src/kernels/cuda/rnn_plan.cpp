@@ -28,7 +28,7 @@ double cost(const PersistentPlan& plan, std::int64_t depth) {
 }  // namespace
 
 std::optional<PersistentPlan> persistent_plan(std::int64_t batch, std::int64_t hidden, std::int64_t depth,
-                                              int rows_per_unit) {
+                                              int rows_per_unit, int multiprocessors) {
   std::optional<PersistentPlan> best;
   if (batch < 1 || hidden % 8 != 0) return best;
   for (int units = 4; units <= 64; units *= 2) {
@@ -36,7 +36,7 @@ std::optional<PersistentPlan> persistent_plan(std::int64_t batch, std::int64_t h
       PersistentPlan plan{};
       plan.units = units;
       plan.unit_blocks = static_cast<int>(parts(hidden, units));
-      if (plan.unit_blocks > kMultiprocessors) continue;
+      if (plan.unit_blocks > multiprocessors) continue;
       plan.row_warps = row_warps;
       plan.depth_warps = kPersistentWarps / row_warps;
       plan.row_tiles = power_of_two(parts(parts(rows_per_unit * units, 16), row_warps));
@@ -44,7 +44,7 @@ std::optional<PersistentPlan> persistent_plan(std::int64_t batch, std::int64_t h
       if (plan.row_tiles * plan.depth_pieces > kMostFragments) continue;
       // One thread finishes one unit of one batch row.
       const std::int64_t eights = parts(batch, 8), most_eights = kPersistentThreads / units / 8;
-      plan.groups = static_cast<int>(std::min<std::int64_t>(kMultiprocessors / plan.unit_blocks, eights));
+      plan.groups = static_cast<int>(std::min<std::int64_t>(multiprocessors / plan.unit_blocks, eights));
       plan.launches = static_cast<int>(parts(eights, plan.groups * most_eights));
       plan.rows = static_cast<int>(parts(eights, static_cast<std::int64_t>(plan.groups) * plan.launches)) * 8;
       if (plan.shared_bytes() > kMostShared) continue;

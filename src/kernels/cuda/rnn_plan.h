@@ -7,8 +7,6 @@
 
 namespace overtake::cuda::rnn_detail {
 
-// Each block has its own multiprocessor; constants of the H200, so that the order of sums is a function of the shape.
-inline constexpr int kMultiprocessors = 132;
 inline constexpr int kPersistentWarps = 16, kPersistentThreads = kPersistentWarps * 32;
 // Weights of a warp: so many 16 x 32 fragments of 8 registers a thread each, half of what a thread has.
 inline constexpr int kMostFragments = 8;
@@ -31,9 +29,10 @@ struct PersistentPlan {
   constexpr int shared_bytes() const { return rows * depth_warps * pitch() * 4; }
 };
 
-// The plan for products of [batch, depth] with [depth, rows_per_unit * hidden], or none if the weights do not fit.
+// The plan for products of [batch, depth] with [depth, rows_per_unit * hidden], or none if the weights do not fit. Each
+// block has a multiprocessor of its own.
 std::optional<PersistentPlan> persistent_plan(std::int64_t batch, std::int64_t hidden, std::int64_t depth,
-                                              int rows_per_unit);
+                                              int rows_per_unit, int multiprocessors);
 
 // Groups of all launches are at most as many: each has a counter in scratch, a cache line for each.
 inline std::int64_t most_groups(std::int64_t batch) { return 2 * ((batch + 7) / 8); }

@@ -29,10 +29,10 @@
 namespace overtake::cuda::rnn_detail {
 
 template <class Cell>
-void run_recurrence(cudaStream_t stream, const char* name, const Cell& cell, void* scratch) {
+void run_recurrence(cudaStream_t stream, const char* name, const Cell& cell, void* scratch, int multiprocessors) {
   if (cell.batch == 0 || cell.steps == 0) return;
   if constexpr (std::is_same_v<typename Cell::Type, bf16>) {
-    const auto plan = persistent_plan(cell.batch, cell.hidden, cell.depth(), Cell::kRows);
+    const auto plan = persistent_plan(cell.batch, cell.hidden, cell.depth(), Cell::kRows, multiprocessors);
     if (plan) return run_persistent(stream, name, cell, *plan, scratch);
   }
   run_steps(stream, name, cell, scratch);

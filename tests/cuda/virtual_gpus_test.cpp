@@ -1,0 +1,128 @@
+// Steps on partitions of a GPU: the bits of the whole one, and links that take their time.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda/device_array.h"
+#include "exec/backend.h"
+#include "models/zoo.h"
+#include "passes/memory.h"
+#include "train/session.h"
+
+namespace overtake {
+namespace {
+
+BackendOptions split_into(unsigned gpus, const VirtualLink& link = {}) {
+  return {.precision = Precision::bf16,
+          .tune = false,
+          .tuning_file = "",
+          .virtual_gpus = gpus,
+          .virtual_link = link,
+          .note = {}};
+}
+
+Session session_on(unsigned gpus, const std::string& model, const std::string& settings) {
+  SessionOptions options;
+  options.device = "cuda";
+  options.schedule = ScheduleChoice::in_order;
+  options.backend = split_into(gpus);
+  options.optimizer = {.momentum = 0.9};
+  return Session(build_model(model, ModelSettings::parse(settings)), options);
+}
+
+TEST(VirtualGpus, AStepOnOneOfThemHasTheBitsOfTheWhole) {
+  OVERTAKE_NEEDS_GPU();
+  const std::string settings = "batch=4,layers=2,width=64,heads=4,sequence=32,dropout=0.1";
+  std::vector<std::uint64_t> hashes;
+  for (const unsigned gpus : {0u, 1u, 4u}) {
+    Session session = session_on(gpus, "transformer", settings);
+    session.fill_inputs(1);
+    for (int i = 0; i < 4; ++i) session.step(0.05f);
+    hashes.push_back(session.weights_hash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
+}
+
+// The cooperative kernel of a recurrence must fit the SMs of its partition.
+TEST(VirtualGpus, RecurrencesFitThePartition) {
+  OVERTAKE_NEEDS_GPU();
+  const std::string settings = "batch=32,sequence=12,vocabulary=64,width=256,hidden=512,layers=1";
+  std::vector<float> losses;
+  for (const unsigned gpus : {0u, 8u}) {
+    Session session = session_on(gpus, "lstm", settings);
+    session.fill_inputs(1);
+    for (int i = 0; i < 3; ++i) session.step(0.05f);
+    losses.push_back(session.step(0.05f).loss);
+    EXPECT_TRUE(std::isfinite(losses.back()));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 0.02f * losses[0]);
+}
+
+// Device 0 sends two buffers to device 1, one after the other, and one to device 2.
+struct SendingPlan {
+  static constexpr std::int64_t kCount = 250'000;
+
+  SendingPlan() {
+    plan.schedule = "by hand";
+    const LayerId layer = plan.graph.add_layer("layer");
+    for (std::uint16_t d = 0; d < 3; ++d) plan.lanes.push_back({.device = d, .tasks = {}, .is_asynchronous = true});
+    for (const std::uint16_t to : std::initializer_list<std::uint16_t>{1, 1, 2}) {
+      const auto buffer = [&](std::uint16_t device, std::int64_t count, DType dtype, Role role) {
+        const BufferId b = plan.graph.add_buffer("b", {count}, dtype, role);
+        plan.graph.buffers[b].device = device;
+        return b;
+      };
+      const BufferId x = buffer(0, kCount, DType::f32, Role::input), y = buffer(to, kCount, DType::f32, Role::output),
+                     token = buffer(0, 0, DType::u8, Role::activation);
+      const auto add = [&](std::uint16_t device, Kind kind, std::initializer_list<BufferId> reads, BufferId written) {
+        const TaskId t = plan.graph.add_task(kind, Op::transfer, layer, 0, reads, {written});
+        plan.graph.tasks[t].device = device;
+        plan.lanes[device].tasks.push_back(t);
+        return t;
+      };
+      add(0, Kind::send, {x}, token);
+      receipts.push_back(add(to, Kind::recv, {token, x}, y));
+    }
+    plan = place_memory(std::move(plan));
+    verify(plan);
+  }
+
+  Plan plan;
+  std::vector<TaskId> receipts;
+};
+
+TEST(VirtualGpus, ALinkIsForOneTransferAtATime) {
+  OVERTAKE_NEEDS_GPU();
+  const SendingPlan sending;
+  const VirtualLink link = {.bytes_per_s = 1'000'000'000, .latency_ns = 1'000'000};
+  const std::int64_t each = transfer_ns(link, Kind::recv, 4 * SendingPlan::kCount, 2);  // 2 ms
+  const auto backend = open_backend("cuda", split_into(3, link));
+  const auto executor = backend->make_executor({sending.plan});
+  executor->run(0, {});  // the first goes task by task
+  executor->run_traced(0, {});
+  const Trace trace = executor->run_traced(0, {});
+  std::vector<Span> spans;
+  for (const TaskId t : sending.receipts)
+    for (const Span& s : trace.spans)
+      if (s.task == t) spans.push_back(s);
+  ASSERT_EQ(spans.size(), 3u);
+  for (const Span& s : spans) {
+    EXPECT_GE(s.end_ns - s.begin_ns, each - 20'000);
+    EXPECT_LE(s.end_ns - s.begin_ns, each + 200'000);
+  }
+  EXPECT_GE(spans[1].begin_ns, spans[0].end_ns) << "both come over the link from 0 to 1";
+  EXPECT_LT(spans[2].begin_ns, spans[0].end_ns) << "this one has a link of its own";
+  EXPECT_LE(trace.step_ns, 2 * each + 500'000);
+}
+
+TEST(VirtualGpus, APlanOfMoreDevicesIsRefused) {
+  OVERTAKE_NEEDS_GPU();
+  const SendingPlan sending;
+  const auto backend = open_backend("cuda", split_into(2));
+  EXPECT_ANY_THROW(backend->make_executor({sending.plan}));
+}
+
+}  // namespace
+}  // namespace overtake
