@@ -6,8 +6,9 @@
 
 A prediction is `overtake simulate MODEL --measure DEVICE` on a cluster of that one device: tasks measured one by one, put
 together by the simulator. The measurement is `overtake bench MODEL --schedules in-order`. Machines change their speed, so the
-two take turns, round by round; a row has the medians over rounds of both, the median of how far the prediction of a round was
-off, and in brackets the least and the most. Needs nothing but Python.
+two take turns, in every other round the other one first. A row has the medians of both over rounds, how far the slowest
+measurement is above the fastest, and how far the prediction of a round was off: the median, the least and the most. Needs
+nothing but Python.
 """
 import argparse
 import json
@@ -43,9 +44,12 @@ def measure(options, network, settings, batch):
     bench = [options.overtake, "bench", *common, "--device", options.device, "--schedules", "in-order", "--lr", "0.0001",
              "--steps", str(options.steps)]
     predicted, measured = [], []
-    for _ in range(options.rounds):
-        predicted.append(run(simulate)["step_ms"])
-        measured.append(run(bench)["rows"][0]["step_ms"])
+    for i in range(options.rounds):
+        for command in (simulate, bench) if i % 2 == 0 else (bench, simulate):
+            if command is simulate:
+                predicted.append(run(command)["step_ms"])
+            else:
+                measured.append(run(command)["rows"][0]["step_ms"])
     off = [100 * (p / m - 1) for p, m in zip(predicted, measured)]
     return {"network": network, "settings": settings, "batch": batch, "predicted_ms": predicted, "measured_ms": measured,
             "off_percent": off}
