@@ -33,7 +33,8 @@ SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector
     const double wanted = goes_on ? std::min(most, kMargin * longest / alone[j].step_ms()) : 0;
     jobs.push_back(alone[j].job(std::max(steps[j], static_cast<int>(wanted))));
   }
-  SharedRun shared{.results = simulate(cluster, topology, jobs, options), .step_ms = {}};
+  SharedRun shared{.results = simulate(cluster, topology, jobs, options), .steps = {}, .step_ms = {}};
+  for (const ClusterJob& job : jobs) shared.steps.push_back(job.steps);
   std::int64_t until_ns = shared.results[0].makespan_ns;
   for (const JobResult& result : shared.results) until_ns = std::min(until_ns, result.makespan_ns);
   for (const JobResult& result : shared.results)

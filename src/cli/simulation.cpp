@@ -142,6 +142,17 @@ class Simulation {
           run.name, format_bytes(run.peaks[*d].bytes), format_bytes(runner.memory_of(run.devices[*d])));
   }
 
+  void check_room_together(const std::vector<SimulatedRun>& runs) const {
+    std::vector<std::int64_t> bytes(memory_.size(), 0);
+    for (const SimulatedRun& run : runs)
+      for (std::size_t d = 0; d < run.devices.size() && !memory_.empty(); ++d)
+        bytes[run.devices[d]] += run.peaks[d].bytes;
+    for (std::uint32_t d = 0; d < bytes.size(); ++d)
+      if (memory_[d] > 0 && bytes[d] > memory_[d])
+        fail_user("--beside: on device {} the jobs need {} together, and it has {}; give them others with --devices", d,
+                  format_bytes(bytes[d]), format_bytes(memory_[d]));
+  }
+
   // Each alone, where every device is well, then all at once.
   int run_beside() {
     ClusterOptions undisturbed = options_;
@@ -154,10 +165,12 @@ class Simulation {
       check_room(runner, alone.back());
       steps.push_back(job.flags.run.steps);
     }
+    check_room_together(alone);
     const SharedRun shared = run_together(alone, steps, cluster_, topology_, options_);
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!shared.results[j].is_finished)
-        tell_stuck(jobs_[j].work.blocks.graph.model, alone[j].job(steps[j]), shared.results[j], topology_, flags_.json);
+        tell_stuck(jobs_[j].work.blocks.graph.model, alone[j].job(shared.steps[j]), shared.results[j], topology_,
+                   flags_.json);
     if (!flags_.trace.empty()) {
       std::vector<TracedRun> traced;
       for (std::size_t j = 0; j < jobs_.size(); ++j)

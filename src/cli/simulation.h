@@ -22,6 +22,7 @@ int replay_chakra(const SimulateFlags& flags);
 // Jobs that share a cluster, each with what it takes alone.
 struct SharedRun {
   std::vector<JobResult> results;
+  std::vector<int> steps;       // that each ran
   std::vector<double> step_ms;  // while all run; nothing of jobs that do not end
 };
 // As many steps of each that the one whose steps last longest makes its own beside all others.

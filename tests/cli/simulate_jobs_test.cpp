@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "command.h"
 
 namespace overtake::tests {
@@ -90,8 +92,11 @@ TEST(SimulateProfile, MeasuredTimesStandForADevice) {
   write_text(folder / "one.cluster", two_kinds("profile = lenet.json", kSlow));
   const std::string here = lenet + "--cluster " + (folder / "one.cluster");
   EXPECT_DOUBLE_EQ(step_ms(here + " --batch 16"), measured);
-  // Half as fast.
+  // On one device a step is the sum of its tasks.
   nlohmann::json file = nlohmann::json::parse(read_text(folder / "lenet.json"));
+  const auto ns_of_tasks = file.at("ns").get<std::vector<std::int64_t>>();
+  EXPECT_NEAR(measured, 1e-6 * static_cast<double>(std::reduce(ns_of_tasks.begin(), ns_of_tasks.end())), 1e-9);
+  // Half as fast.
   for (auto& ns : file.at("ns")) ns = 2 * ns.get<std::int64_t>();
   write_text(folder / "half.json", file.dump());
   write_text(folder / "both.cluster", two_kinds("profile = lenet.json", "profile = half.json"));
@@ -156,6 +161,8 @@ TEST(SimulateJobs, ShareDevicesAndLinks) {
     EXPECT_NE(read_text(folder / "t.json").find(model), std::string::npos) << model;
 
   says("lenet --cluster p3.8xlarge --dp 3 --beside 'lenet --dp 2'", {"2 devices", "1 of 4 are free", "--devices"});
+  says("resnet-18 --batch 16 --memory-cap 400M --beside 'resnet-18 --batch 16 --devices 0'",
+       {"device 0", "together", "400 MiB"});
   says("lenet --beside 'lenet --colour 3'", {"--beside", "--colour"});
   says("lenet --beside '--dp 2'", {"--beside", "MODEL"});
   says("lenet --cluster p3.8xlarge --beside lenet --compare all", {"--compare", "--beside"});
@@ -188,6 +195,13 @@ TEST(SimulateFailure, TellsWhoWaitsForWhom) {
       overtake("simulate --synthetic stages=1 --beside '--synthetic stages=2,micro=2' --fail 2:1 --json");
   EXPECT_EQ(beside.exit_code, 2);
   EXPECT_NE(beside.err.find("is gone"), std::string::npos) << beside.err;
+  // A short job beside a long one begins many steps; all of them count.
+  const CommandResult many =
+      overtake("simulate lenet --cluster p3.8xlarge --beside 'resnet-50 --batch 16' --fail 0:1 --json");
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_GT(many.json().at("steps").get<int>(), 8);
+  for (const auto& device : many.json().at("devices"))
+    EXPECT_LT(device.at("computed").get<int>(), device.at("computations").get<int>());
   says("lenet --fail 0:-1", {"--fail 0:-1", "0 ms or more"});
 }
 
