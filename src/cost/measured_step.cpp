@@ -27,10 +27,10 @@ MeasuredStep load_measured_step(const std::filesystem::path& path) {
               path.string(), why);
   };
   MeasuredStep out;
+  int format = 0;
   try {
     const auto in = nlohmann::json::parse(text);
-    if (const int format = in.at("measured_step").get<int>(); format != kFormat)
-      damaged(fmt::format("it has format {}, and this build reads {}", format, kFormat));
+    format = in.at("measured_step").get<int>();
     out.key = in.at("key").get<std::string>();
     out.of = in.at("of").get<std::string>();
     out.device = in.at("device").get<std::string>();
@@ -38,7 +38,10 @@ MeasuredStep load_measured_step(const std::filesystem::path& path) {
     out.step = load_graph_json(in.at("step").dump());
   } catch (const nlohmann::json::exception& e) {
     damaged(fmt::format("it is damaged or no profile ({})", e.what()));
+  } catch (const UserError& e) {
+    damaged(fmt::format("the step in it is of no use ({})", e.what()));
   }
+  if (format != kFormat) damaged(fmt::format("it has format {}, and this build reads {}", format, kFormat));
   if (out.ns.size() != out.step.tasks.size())
     damaged(fmt::format("it has {} times for {} tasks", out.ns.size(), out.step.tasks.size()));
   if (std::ranges::any_of(out.ns, [](std::int64_t ns) { return ns < 0; })) damaged("a time is negative");

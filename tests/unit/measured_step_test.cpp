@@ -29,8 +29,24 @@ TEST(MeasuredStep, ThereAndBack) {
     write_file_atomically(folder / "step.json", save_json(step));
     EXPECT_THROW(load_measured_step(folder / "step.json"), UserError);
   }
-  write_file_atomically(folder / "step.json", "{");
-  EXPECT_THROW(load_measured_step(folder / "step.json"), UserError);
+  step.ns = {1234};
+  auto file = nlohmann::json::parse(save_json(step));
+  const auto refused = [&](const std::string& text, const std::string& word) {
+    write_file_atomically(folder / "step.json", text);
+    try {
+      load_measured_step(folder / "step.json");
+      ADD_FAILURE() << word;
+    } catch (const UserError& e) {
+      for (const std::string& part : {std::string("step.json"), word})
+        EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused("{", "damaged or no profile");
+  file["measured_step"] = 99;
+  refused(file.dump(), "format 99");
+  file["measured_step"] = 1;
+  file["step"]["tasks"][0][1] = "no such op";
+  refused(file.dump(), "the step in it");
 }
 
 }  // namespace
