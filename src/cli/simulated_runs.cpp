@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint32_t kGrid = 16;  // values of k tried at first
 
-// Nanoseconds from one device to its neighbour of what a block usually hands on.
+// Nanoseconds from one device to another of what a block usually hands on.
 std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
-                         const ClusterOptions& options) {
+                         const ClusterOptions& options, std::uint32_t from, std::uint32_t to) {
   std::vector<std::int64_t> crossing;
   for (std::size_t i = 0; i + 1 < blocks.blocks.size(); ++i) {
     std::int64_t bytes = 0;
@@ -24,13 +24,13 @@ std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const
     }
     crossing.push_back(bytes);
   }
-  if (crossing.empty() || topology.device_count < 2) return 0;
+  if (crossing.empty()) return 0;
   std::ranges::sort(crossing);
   const std::int64_t bytes = crossing[crossing.size() / 2];
   if (bytes == 0) return 0;
   FlowNetwork network(topology.links);
   Paths paths(topology, network);
-  const Group pair = make_group(cluster, paths, {0, 1});
+  const Group pair = make_group(cluster, paths, {from, to});
   return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, options.protocol).predicted_ns;
 }
 
@@ -53,19 +53,47 @@ const SimulatedRun::Peak& SimulatedRun::largest_peak() const {
   return *std::ranges::max_element(peaks, {}, &Peak::bytes);
 }
 
-PipelineProblem RunSimulator::problem_of(const RunSpec& spec) const {
-  if (std::uint64_t{spec.replicas} * spec.stages > topology_.device_count)
+std::vector<std::uint32_t> devices_of(const RunSpec& spec, const Cluster& cluster, const Topology& topology) {
+  const std::uint64_t wanted = std::uint64_t{spec.replicas} * spec.stages;
+  if (wanted > topology.device_count)
     fail_user(
         "simulate: --dp {} x --pp {} are {} devices, and cluster {} has {}; add nodes (a preset takes them as NAME:4)",
-        spec.replicas, spec.stages, std::uint64_t{spec.replicas} * spec.stages, cluster_.name, topology_.device_count);
+        spec.replicas, spec.stages, wanted, cluster.name, topology.device_count);
+  std::vector<std::uint32_t> devices = spec.devices;
+  if (devices.empty()) {
+    devices.resize(wanted);
+    std::iota(devices.begin(), devices.end(), 0u);
+  }
+  if (devices.size() != wanted)
+    fail_user("--devices: {} are given, and --dp {} x --pp {} are {}", devices.size(), spec.replicas, spec.stages,
+              wanted);
+  std::vector<std::uint32_t> sorted = devices;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    fail_user("--devices: device {} is given twice", *twice);
+  if (sorted.back() >= topology.device_count)
+    fail_user("--devices: there is no device {}; cluster {} has devices 0 to {}", sorted.back(), cluster.name,
+              topology.device_count - 1);
+  return devices;
+}
+
+std::optional<std::size_t> RunSimulator::too_small(const SimulatedRun& run) const {
+  for (std::size_t d = 0; d < run.peaks.size(); ++d)
+    if (const std::int64_t memory = memory_of(run.devices[d]); memory > 0 && run.peaks[d].bytes > memory) return d;
+  return {};
+}
+
+PipelineProblem RunSimulator::problem_of(const RunSpec& spec) const {
+  const std::vector<std::uint32_t> devices = devices_of(spec, cluster_, topology_);
   if (blocks_.blocks.size() < spec.stages)
     fail_user("simulate: --pp {}: {} has only {} layers with weights; use fewer stages", spec.stages,
               blocks_.graph.model, blocks_.blocks.size());
-  PipelineProblem problem{.devices = spec.stages,
-                          .micro_batches = spec.micro_batches,
-                          .stages = stage_costs(blocks_),
-                          .memory_cap = spec.stages > 1 ? memory_ : std::nullopt};
-  if (spec.stages > 1) problem.transfer_ns = transfer_ns(blocks_, cluster_, topology_, options_);
+  PipelineProblem problem{.devices = spec.stages, .micro_batches = spec.micro_batches, .stages = stage_costs(blocks_)};
+  if (spec.stages == 1) return problem;
+  problem.transfer_ns = transfer_ns(blocks_, cluster_, topology_, options_, devices[0], devices[1]);
+  for (const std::uint32_t d : devices)
+    if (const std::int64_t memory = memory_of(d); memory > 0)
+      problem.memory_cap = std::min(memory, problem.memory_cap.value_or(memory));
   return problem;
 }
 
@@ -96,22 +124,38 @@ SimulatedRun RunSimulator::run_schedule(const RunSpec& spec, const PipelineProbl
   return run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(0) : 0);
 }
 
+// Every task takes what it takes on its own device's kind: which tasks there are does not depend on that.
+ClusterPlan RunSimulator::spread_over(const RunSpec& spec, const PipelineProblem& problem,
+                                      const PipelineSchedule& schedule, std::uint32_t first_k,
+                                      const std::vector<std::uint32_t>& devices) const {
+  const bool reverses = spec.reduce == "first-k";
+  const SpreadOptions options{.replicas = spec.replicas,
+                              .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
+                              .bucket_bytes = spec.bucket_bytes,
+                              .first_k = first_k};
+  ClusterPlan plan = spread(blocks_, problem, schedule, options);
+  for (std::uint32_t kind = 0; kind < work_.by_kind.size(); ++kind) {
+    if (work_.by_kind[kind].empty()) continue;
+    BlockGraph blocks = blocks_;
+    blocks.work = work_.by_kind[kind];
+    const std::vector<TaskWork> work = spread(blocks, problem, schedule, options).work;
+    for (TaskId t = 0; t < work.size(); ++t)
+      if (topology_.vertices[devices[plan.plan.graph.tasks[t].device]].type == kind) plan.work[t] = work[t];
+  }
+  return plan;
+}
+
 SimulatedRun RunSimulator::run_with(const RunSpec& spec, const PipelineProblem& problem,
                                     const PipelineSchedule& schedule, std::uint32_t first_k) const {
-  const bool reverses = spec.reduce == "first-k";
   SimulatedRun run;
-  run.plan = spread(blocks_, problem, schedule,
-                    {.replicas = spec.replicas,
-                     .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
-                     .bucket_bytes = spec.bucket_bytes,
-                     .first_k = first_k});
+  run.devices = devices_of(spec, cluster_, topology_);
+  run.plan = spread_over(spec, problem, schedule, first_k, run.devices);
   std::vector<std::string> parts;
   if (spec.stages > 1) parts.push_back(schedule.name);
-  if (spec.replicas > 1) parts.push_back(reverses ? fmt::format("first-k {}", first_k) : spec.reduce);
+  if (spec.replicas > 1) parts.push_back(spec.reduce == "first-k" ? fmt::format("first-k {}", first_k) : spec.reduce);
   run.name = parts.empty() ? "one device" : fmt::format("{}", fmt::join(parts, " + "));
   run.plan.plan.schedule = run.name;
-  ClusterJob job{.plan = &run.plan.plan, .work = run.plan.work, .steps = spec.steps};
-  for (std::uint32_t d = 0; d < spec.replicas * spec.stages; ++d) job.devices.push_back(d);
+  const ClusterJob job = run.job(spec.steps);
   run.result = simulate(cluster_, topology_, {&job, 1}, options_)[0];
   run.times = device_times(run.plan.plan, run.result.trace);
   run.peaks = peaks_of(run.plan.plan, run.result.trace);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/workload.h"
 #include "passes/parallel/spread.h"
 #include "passes/pipeline/named.h"
 #include "report/device_time.h"
@@ -25,12 +26,17 @@ struct RunSpec {
   std::optional<std::uint32_t> first_k = {};  // of first-k; none: the best
   std::int64_t bucket_bytes = 25 << 20;
   int steps = 1;
+  std::vector<std::uint32_t> devices = {};  // of the cluster; none: the first
 };
+
+// As many as replicas x stages. User errors: the cluster has fewer, or other ones.
+std::vector<std::uint32_t> devices_of(const RunSpec& spec, const Cluster& cluster, const Topology& topology);
 
 struct SimulatedRun {
   std::string name;    // for tables: "zb-h1", "first-k 12"
   std::string reason;  // of a search: where its schedule came from
   ClusterPlan plan;
+  std::vector<std::uint32_t> devices;  // per device of the plan, which of the cluster
   JobResult result;
   std::vector<DeviceTime> times;  // per device of the plan
   struct Peak {
@@ -40,23 +46,35 @@ struct SimulatedRun {
   std::vector<Peak> peaks;  // per device of the plan
 
   double step_ms() const { return static_cast<double>(result.trace.step_ns) * 1e-6; }
+  ClusterJob job(int steps) const {
+    return {.plan = &plan.plan, .work = plan.work, .devices = devices, .steps = steps};
+  }
   const Peak& largest_peak() const;
 };
 
 class RunSimulator {
  public:
-  // All must outlive it. `memory` is what each device may use; none: as much as it needs.
-  RunSimulator(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
-               const ClusterOptions& options, std::optional<std::int64_t> memory)
-      : blocks_(blocks), cluster_(cluster), topology_(topology), options_(options), memory_(memory) {}
+  // All must outlive it. `memory` is what each device of the cluster may use, 0: as much as it needs; none: all so.
+  RunSimulator(const Workload& work, const Cluster& cluster, const Topology& topology, const ClusterOptions& options,
+               std::vector<std::int64_t> memory = {})
+      : work_(work),
+        blocks_(work.blocks),
+        cluster_(cluster),
+        topology_(topology),
+        options_(options),
+        memory_(std::move(memory)) {}
 
   // User errors: more devices than there are, a schedule that cannot be.
   SimulatedRun run(const RunSpec& spec) const;
-  // Whether every device has room for it.
-  bool fits(const SimulatedRun& run) const { return !memory_ || run.largest_peak().bytes <= *memory_; }
+  // Of the run's devices, the first that has no room for it.
+  std::optional<std::size_t> too_small(const SimulatedRun& run) const;
+  bool fits(const SimulatedRun& run) const { return !too_small(run); }
+  std::int64_t memory_of(std::uint32_t device) const { return memory_.empty() ? 0 : memory_[device]; }
 
  private:
   PipelineProblem problem_of(const RunSpec& spec) const;
+  ClusterPlan spread_over(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
+                          std::uint32_t first_k, const std::vector<std::uint32_t>& devices) const;
   SimulatedRun run_schedule(const RunSpec& spec, const PipelineProblem& problem,
                             const PipelineSchedule& schedule) const;
   SimulatedRun run_with(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
@@ -64,11 +82,12 @@ class RunSimulator {
   SimulatedRun best_first_k(const RunSpec& spec, const PipelineProblem& problem,
                             const PipelineSchedule& schedule) const;
 
+  const Workload& work_;
   const BlockGraph& blocks_;
   const Cluster& cluster_;
   const Topology& topology_;
   const ClusterOptions& options_;
-  std::optional<std::int64_t> memory_;
+  std::vector<std::int64_t> memory_;
 };
 
 }  // namespace overtake

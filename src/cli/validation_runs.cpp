@@ -86,11 +86,11 @@ const Measured& Laboratory::run(const Setting& setting) {
   if (!is_new) return out;
   const Cluster cluster = cluster_of(setting.cluster);
   const Topology topology = make_topology(cluster);
-  const Workload work = model_workload(setting.work, setting.run, cluster.devices[topology.vertices[0].type]);
+  const Workload work = model_workload(setting.work, setting.run, cluster, topology);
   const ClusterOptions options{.chunk_bytes = kChunkBytes,
                                .is_fluid = setting.run.replicas > kMostRanksStepByStep,
                                .overlap_slows = setting.overlap_slows};
-  const SimulatedRun run = RunSimulator(work.blocks, cluster, topology, options, std::nullopt).run(setting.run);
+  const SimulatedRun run = RunSimulator(work, cluster, topology, options).run(setting.run);
   OVERTAKE_CHECK(run.result.is_finished, "{} does not end", run.name);
   out.step_ms = run.step_ms();
   out.samples_per_s = 1e3 * static_cast<double>(work.samples) / out.step_ms;
@@ -110,10 +110,10 @@ double Laboratory::cost_of_pipeline(const StageTimes& times, std::uint32_t devic
                   "switch s\nlink n/d s\n kind = NVLink\n bandwidth = 1000000 TB/s\n latency = {} ns\n",
                   devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2)));
   const Topology topology = make_topology(cluster);
-  const BlockGraph blocks =
-      synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad));
+  const Workload work{
+      .blocks = synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad))};
   const ClusterOptions options{.protocol = Protocol::ideal, .overlap_slows = false};
-  const SimulatedRun run = RunSimulator(blocks, cluster, topology, options, std::nullopt)
+  const SimulatedRun run = RunSimulator(work, cluster, topology, options)
                                .run({.stages = devices,
                                      .micro_batches = micro_batches,
                                      .schedule = schedule,

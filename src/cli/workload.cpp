@@ -1,9 +1,14 @@
 #include "cli/workload.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "cli/simulated_runs.h"
+#include "cost/measured_step.h"
 #include "cost/roofline.h"
 #include "exec/backend.h"
 #include "exec/gpu_target.h"
@@ -18,20 +23,177 @@ constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
 constexpr std::uint32_t kMostBlocks = 400;       // of a model, data parallel
 constexpr std::uint64_t kMostTasks = 1'500'000;  // of a plan
 
-// The times measured; of what binds a task, and how much, what the description says.
-std::vector<TaskWork> measured(const Graph& step, Backend& backend, std::vector<TaskWork> work) {
-  const Profile profile = measure_profile(step, backend, 0);  // nothing side by side
+using Works = std::vector<TaskWork>;  // per task
+
+// The times measured; of what binds a task, and how much, what the description says, if it does.
+Works with_times(Works work, const std::vector<std::int64_t>& ns) {
   for (TaskId t = 0; t < work.size(); ++t) {
-    work[t].ns = profile.alone_ns[t];
-    work[t].compute_ns = std::min(work[t].compute_ns, work[t].ns);
-    work[t].memory_ns = std::min(work[t].memory_ns, work[t].ns);
+    work[t].ns = ns[t];
+    work[t].compute_ns = std::min(work[t].compute_ns, ns[t]);
+    work[t].memory_ns = std::min(work[t].memory_ns, ns[t]);
   }
   return work;
 }
 
+// The step of one piece, and what its tasks take on each kind of device that takes part.
+class Step {
+ public:
+  Step(const WorkloadSpec& spec, const RunSpec& run, const Cluster& cluster, const Topology& topology)
+      : spec_(spec), cluster_(cluster), precision_(precision_from_string(spec.precision)) {
+    if (spec.optimizer != "sgd" && spec.optimizer != "adamw")
+      fail_user("--optimizer {}: choose sgd or adamw", spec.optimizer);
+    const std::vector<std::uint32_t> devices = devices_of(run, cluster, topology);
+    for (const std::uint32_t d : devices) ++count_[topology.vertices[d].type];
+    // One task for the updates of several layers would tie their devices together.
+    if (devices.size() > 1 || !spec.save_profile.empty()) left_out_.insert("group_updates");
+  }
+
+  void make(Graph network) {
+    Hash64 hash;
+    hash.add(save_json(network));
+    hash.add(fmt::format("{} {}", to_string(precision_), spec_.optimizer));
+    key_ = hash_text(hash.value());
+    std::int64_t samples = 0;
+    for (const Buffer& b : network.buffers)
+      if (b.role == Role::input && samples == 0) samples = b.shape[0];
+    samples_ = samples;
+    of_ = fmt::format("{}{}, {} samples, {}, {}", spec_.model, spec_.settings.empty() ? "" : " " + spec_.settings,
+                      samples, to_string(precision_), spec_.optimizer);
+    if (spec_.measure_on.empty())
+      describe(std::move(network));
+    else
+      measure(std::move(network));
+  }
+
+  const Graph& graph() const { return graph_; }
+  std::int64_t samples() const { return samples_; }
+  const std::map<std::uint32_t, Works>& works() const { return works_; }
+  // Over the devices.
+  Works mean() const {
+    if (works_.size() == 1) return works_.begin()->second;
+    Works mean(graph_.tasks.size());
+    std::int64_t devices = 0;
+    for (const auto& [kind, count] : count_) devices += count;
+    for (TaskId t = 0; t < mean.size(); ++t) {
+      for (const auto& [kind, work] : works_) {
+        mean[t].ns += count_.at(kind) * work[t].ns;
+        mean[t].compute_ns += count_.at(kind) * work[t].compute_ns;
+        mean[t].memory_ns += count_.at(kind) * work[t].memory_ns;
+      }
+      for (std::int64_t* sum : {&mean[t].ns, &mean[t].compute_ns, &mean[t].memory_ns}) *sum /= devices;
+    }
+    return mean;
+  }
+
+ private:
+  Graph build(Graph network, const Target& target) const {
+    PassRunner runner({.skip = left_out_});
+    const auto optimizer = spec_.optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw;
+    return build_training_graph(std::move(network), target,
+                                {.optimizer = {.kind = optimizer},
+                                 .bf16 = precision_ == Precision::bf16,
+                                 .parts = available_cores(),
+                                 .extra = {}},
+                                runner);
+  }
+
+  // What the rates of a kind say; nothing where it has none.
+  Works from_rates(const DeviceType& device) const {
+    if (device.f32_flops == 0 || device.memory_bandwidth == 0) return Works(graph_.tasks.size());
+    return roofline(graph_, device, {.tf32 = precision_ == Precision::tf32});
+  }
+
+  void measure(Graph network) {
+    for (const auto& [kind, count] : count_)
+      if (const DeviceType& device = cluster_.devices[kind]; !device.profile.empty())
+        fail_user("--measure {}: device {} has measured times already (profile = {}); leave out one of the two",
+                  spec_.measure_on, device.name, device.profile);
+    if (count_.size() > 1)
+      fail_user(
+          "--measure {}: the run has devices of {} kinds, and one is at hand; measure each where it is with "
+          "--save-profile FILE, and name the files in the cluster (profile = FILE)",
+          spec_.measure_on, count_.size());
+    const auto backend = open_backend(spec_.measure_on, {.precision = precision_});
+    graph_ = build(std::move(network), backend->target());
+    const std::uint32_t kind = count_.begin()->first;
+    const std::vector<std::int64_t> ns = measure_alone(graph_, *backend).alone_ns;
+    works_[kind] = with_times(from_rates(cluster_.devices[kind]), ns);
+    if (!spec_.save_profile.empty())
+      write_file_atomically(
+          spec_.save_profile,
+          save_json(MeasuredStep{.key = key_, .of = of_, .device = backend->identity(), .step = graph_, .ns = ns}));
+  }
+
+  // By profiles and rates.
+  void describe(Graph network) {
+    std::map<std::uint32_t, std::vector<std::int64_t>> times;
+    const DeviceType* first = nullptr;  // that has a profile
+    for (const auto& [kind, count] : count_) {
+      const DeviceType& device = cluster_.devices[kind];
+      if (device.profile.empty()) continue;
+      MeasuredStep measured = load_measured_step(device.profile);
+      if (measured.key != key_)
+        fail_user(
+            "device {}: profile {} is of {}, measured on {}; this step is of {} (samples of one replica's "
+            "micro-batch); measure that there with --measure and --save-profile",
+            device.name, device.profile, measured.of, measured.device, of_);
+      times[kind] = std::move(measured.ns);
+      if (first == nullptr) {
+        first = &device;
+        graph_ = std::move(measured.step);
+      } else if (!has_the_same_tasks(measured.step)) {
+        fail_user(
+            "devices {} and {}: they run this step as different tasks (profiles {} and {}); simulate them apart, or "
+            "describe one by its rates",
+            first->name, device.name, first->profile, device.profile);
+      }
+    }
+    if (first == nullptr) graph_ = build(std::move(network), GpuTarget());
+    for (const auto& [kind, count] : count_) {
+      Works work = from_rates(cluster_.devices[kind]);
+      works_[kind] = times.contains(kind) ? with_times(std::move(work), times.at(kind)) : std::move(work);
+    }
+  }
+
+  bool has_the_same_tasks(const Graph& other) const {
+    return std::ranges::equal(graph_.tasks, other.tasks, [&](const Task& a, const Task& b) {
+      return a.op == b.op && a.kind == b.kind && graph_.layer_name(a.layer) == other.layer_name(b.layer);
+    });
+  }
+
+  const WorkloadSpec& spec_;
+  const Cluster& cluster_;
+  Precision precision_;
+  std::map<std::uint32_t, std::int64_t> count_;  // devices of each kind
+  std::set<std::string> left_out_;               // passes
+  std::string key_, of_;
+  std::int64_t samples_ = 0;
+  Graph graph_;
+  std::map<std::uint32_t, Works> works_;  // by kind
+};
+
+// What the tasks of blocks take on one kind of device. Blocks are cut by `ns` alone, and each has the sum of its tasks'
+// work: so the other two numbers may be of whatever is to be summed.
+Works sums_by_block(const Graph& step, Works cut_by, const Works& work, std::uint32_t most, bool recomputes) {
+  const auto blocks = [&] {
+    BlockGraph cut = make_blocks(step, cut_by, most);
+    return recomputes ? recompute(std::move(cut)) : cut;
+  };
+  for (TaskId t = 0; t < work.size(); ++t) cut_by[t].compute_ns = work[t].ns;
+  const Works times = blocks().work;
+  for (TaskId t = 0; t < work.size(); ++t) {
+    cut_by[t].compute_ns = work[t].compute_ns;
+    cut_by[t].memory_ns = work[t].memory_ns;
+  }
+  Works sums = blocks().work;
+  for (TaskId t = 0; t < sums.size(); ++t) sums[t].ns = times[t].compute_ns;
+  return sums;
+}
+
 }  // namespace
 
-Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const DeviceType& device) {
+Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Cluster& cluster,
+                        const Topology& topology) {
   ModelSettings settings = ModelSettings::parse(spec.settings);
   const auto pieces = static_cast<std::int64_t>(run.replicas) * run.micro_batches;
   if (spec.batch > 0) {
@@ -40,31 +202,8 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Devi
                 run.micro_batches);
     settings.set("batch", static_cast<double>(spec.batch / pieces));
   }
-  Network network = load_network(spec.model, {.settings = settings});
-  const Precision precision = precision_from_string(spec.precision);
-  if (spec.optimizer != "sgd" && spec.optimizer != "adamw")
-    fail_user("--optimizer {}: choose sgd or adamw", spec.optimizer);
-  if (!device.profile.empty())
-    fail_user(
-        "simulate: device {} is described by profile {}; give its rates, or measure tasks here with --measure cpu|cuda",
-        device.name, device.profile);
-  PassRunner runner;
-  const PipelineOptions passes{
-      .optimizer = {.kind = spec.optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw},
-      .bf16 = precision == Precision::bf16,
-      .parts = available_cores(),
-      .extra = {}};
-  const RooflineOptions parts{.tf32 = precision == Precision::tf32};
-  Graph step;
-  std::vector<TaskWork> work;
-  if (spec.measure_on.empty()) {
-    step = build_training_graph(std::move(network.graph), GpuTarget(), passes, runner);
-    work = roofline(step, device, parts);
-  } else {
-    const auto backend = open_backend(spec.measure_on, {.precision = precision});
-    step = build_training_graph(std::move(network.graph), backend->target(), passes, runner);
-    work = measured(step, *backend, roofline(step, device, parts));
-  }
+  Step step(spec, run, cluster, topology);
+  step.make(load_network(spec.model, {.settings = settings}).graph);
   // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each. What is computed again should
   // be much more than what is kept for it.
   const std::uint64_t wanted = spec.blocks > 0  ? spec.blocks
@@ -73,11 +212,14 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Devi
                                                 : kMostBlocks;
   const std::uint64_t affordable = kMostTasks / (5 * static_cast<std::uint64_t>(pieces));
   const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
-  std::int64_t samples = 0;
-  for (const Buffer& b : step.buffers)
-    if (b.role == Role::input && samples == 0) samples = b.shape[0];
-  Workload out{.blocks = make_blocks(step, work, most), .samples = samples * pieces};
+  const Works mean = step.mean();
+  Workload out{.blocks = make_blocks(step.graph(), mean, most), .samples = step.samples() * pieces};
   if (spec.recompute) out.blocks = recompute(std::move(out.blocks));
+  if (step.works().size() > 1) {
+    out.by_kind.resize(cluster.devices.size());
+    for (const auto& [kind, work] : step.works())
+      out.by_kind[kind] = sums_by_block(step.graph(), mean, work, most, spec.recompute);
+  }
   return out;
 }
 

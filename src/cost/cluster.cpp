@@ -176,7 +176,10 @@ Cluster load_cluster(const std::string& file_or_preset) {
     if (!is_file)
       fail_user("cluster: no such preset or file: \"{}\"; presets are {}, with a number of nodes as in dgx-h100:4",
                 file_or_preset, fmt::join(preset_names(), ", "));
-    return parse_cluster(read_file(file_or_preset), file_or_preset);
+    Cluster cluster = parse_cluster(read_file(file_or_preset), file_or_preset);
+    for (DeviceType& d : cluster.devices)  // files named in it lie beside it
+      if (!d.profile.empty()) d.profile = (std::filesystem::path(file_or_preset).parent_path() / d.profile).string();
+    return cluster;
   }
   Cluster cluster = parse_cluster(text, name);
   if (colon == std::string::npos) return cluster;

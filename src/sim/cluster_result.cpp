@@ -8,8 +8,7 @@
 namespace overtake {
 namespace {
 
-constexpr std::size_t kMostStuck = 12;  // tasks told
-constexpr std::size_t kMostNamed = 3;   // partners of one
+constexpr std::size_t kMostNamed = 3;  // partners of a task that waits
 
 }  // namespace
 
@@ -45,8 +44,8 @@ Trace ClusterRun::trace(const JobState& job, bool is_finished) const {
   Trace trace;
   trace.step_ns = job.last_end_ns - job.job->start_ns;
   if (is_finished && job.steps > 1 && origin != kNever) {
-    // The first step is a shorter one where it has no delayed tasks.
-    const std::uint32_t first = job.steps > 2 && has_delayed_tasks(*job.job->plan) ? 1 : 0;
+    // The first step is a shorter one where it has no delayed tasks, and where devices of unequal speed begin together.
+    const std::uint32_t first = job.steps > 2 ? 1 : 0;
     trace.step_ns = (origin - job.step_begin_ns[first]) / std::int64_t{last - first};
   }
   for (std::uint32_t l = 0; l < job.lanes; ++l)
@@ -88,22 +87,22 @@ std::vector<StuckTask> ClusterRun::stuck(const JobState& job) const {
     const auto least = std::ranges::min_element(lane.tasks, {}, [&](TaskId t) { return job.ended[t]; });
     if (least == lane.tasks.end() || job.ended[*least] >= job.steps) continue;
     const TaskId t = *least;
+    const std::uint32_t own = l - job.first_lane;
     const std::string name = where(job, t);
     if (devices_[lane.device].is_stopped()) {
-      all.push_back({0, {t, fmt::format("{} does not end: the device is gone", name)}});
+      all.push_back({0, {t, own, fmt::format("{} does not end: the device is gone", name)}});
     } else if (job.begun[t] > job.ended[t]) {
-      all.push_back({1, {t, fmt::format("{} {}", name, why_open(job, t))}});
+      all.push_back({1, {t, own, fmt::format("{} {}", name, why_open(job, t))}});
     } else {
       LaneState head = lane;
       const TaskId before = unmet(head);
       const std::string_view state = job.begun[before] > job.ended[before] ? "ended" : "begun";
-      all.push_back({2, {t, fmt::format("{} waits for {}, not {}", name, where(job, before), state)}});
+      all.push_back({2, {t, own, fmt::format("{} waits for {}, not {}", name, where(job, before), state)}});
     }
   }
   std::ranges::stable_sort(all, {}, &std::pair<int, StuckTask>::first);
   std::vector<StuckTask> out;
-  for (auto& [order, task] : all)
-    if (out.size() < kMostStuck) out.push_back(std::move(task));
+  for (auto& [order, task] : all) out.push_back(std::move(task));
   return out;
 }
 

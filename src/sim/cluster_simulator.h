@@ -42,21 +42,23 @@ struct ClusterOptions {
   bool overlap_slows = true;  // computation and communication on one device slow each other
 };
 
+// The first task of a lane that did not end.
 struct StuckTask {
   TaskId task = kNone;
-  std::string why;  // "conv1.forward on device 2 waits for ..."
+  std::uint32_t lane = 0;  // of the plan
+  std::string why;         // "conv1.forward on device 2 waits for ..."
 };
 
 struct JobResult {
   // The last step; times are from the start of its first task. step_ns is the makespan of one step, of several the time
-  // from the start of one to the start of the next, on average. Of a job that did not finish, what ended in the last
-  // step that it came to.
+  // from the start of one to the start of the next, on average, without the first where there are more than two. Of a
+  // job that did not finish, what ended in the last step that it came to.
   Trace trace;
   std::int64_t makespan_ns = 0;              // from the job's start to the end of its last task
   std::vector<std::int64_t> step_ends_ns;    // from the job's start, of the steps that ended
   bool is_finished = false;                  // false: some wait for ever
   std::vector<std::uint64_t> lane_progress;  // per lane: how many tasks it has begun, over all steps
-  std::vector<StuckTask> stuck;              // a few, those that nobody else holds up first
+  std::vector<StuckTask> stuck;              // those that nobody else holds up first
 };
 
 // The jobs share the cluster: devices, where two have a task on one, and links.

@@ -27,6 +27,7 @@ constexpr int kSteps = 12, kTracedSteps = 5, kMostSteps = 200, kRounds = 3, kPai
 constexpr int kStepRounds = 5;
 constexpr double kLeastFactor = 0.4, kMostFactor = 2.0;  // of loads measured in the cache
 constexpr double kStepsMs = 60;                          // how long the steps that are timed are to take at least
+constexpr double kAloneMs = 400;                         // the same where they are all there is to time
 constexpr double kListNs = 120'000;                      // how long a list of repeated tasks is to take
 constexpr std::int64_t kNothing = 300;                   // a task below this does nothing: a view
 constexpr std::size_t kMostRepeats = 64;
@@ -123,6 +124,22 @@ std::vector<std::int64_t> joint_times(const Graph& graph, const TaskClasses& cla
 
 StepArgs measured_step() { return {.step = 0, .seed = 1, .learning_rate = 0.0f}; }
 
+// Of an executor's first program, the step in order, from steps of `least_ms` together. Loads are 1.
+Profile in_order_profile(Executor& executor, const Graph& graph, double least_ms) {
+  Profile profile;
+  const double first_ms = time_steps(executor, 0, 3, measured_step()).back();
+  // A device that has idled takes a while to reach its speed.
+  time_steps(executor, 0, steps_lasting(least_ms / 4, first_ms, 1, kMostSteps), measured_step());
+  const int steps = steps_lasting(least_ms, first_ms, kSteps, kMostSteps);
+  std::vector<double> ms = time_steps(executor, 0, steps, measured_step());
+  profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
+  std::vector<Trace> traces;
+  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor.run_traced(0, measured_step()));
+  profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
+  profile.load.assign(graph.tasks.size(), 1.0);
+  return profile;
+}
+
 // Repeated tasks find their operands in the cache, tasks of a step often do not, and then they get on better side by
 // side. So one plan out of order is run beside the one in order, and all loads are changed by the factor with which the
 // model says of that plan what was measured.
@@ -194,27 +211,24 @@ std::filesystem::path default_profile_folder() {
   return cache.empty() ? cache : cache / "profiles";
 }
 
+Profile measure_alone(const Graph& graph, Backend& backend) {
+  const auto executor = backend.make_executor({place_memory(schedule_in_order(graph))});
+  fill_initial_parameters(*executor, 1);
+  fill_random_inputs(*executor, 1);
+  return in_order_profile(*executor, graph, kAloneMs);
+}
+
 Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole) {
   const TaskClasses classes = classify(graph);
-  const Plan in_order = place_memory(schedule_in_order(graph));
   Plan apart = place_memory_apart(schedule_in_order(graph));
-  std::vector<Plan> plans = {in_order};
+  std::vector<Plan> plans = {place_memory(schedule_in_order(graph))};
   const bool has_room = backend.most_lanes() > 1 && backend.has_room_for(apart.arena_bytes + apart.arena_bytes / 4);
   if (has_room) plans.push_back(std::move(apart));
   auto executor = backend.make_executor(std::move(plans));
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
 
-  Profile profile;
-  const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();
-  const int steps = steps_lasting(kStepsMs, first_ms, kSteps, kMostSteps);
-  std::vector<double> ms = time_steps(*executor, 0, steps, measured_step());
-  profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
-  std::vector<Trace> traces;
-  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
-  profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
-
-  profile.load.assign(graph.tasks.size(), 1.0);
+  Profile profile = in_order_profile(*executor, graph, kStepsMs);
   if (is_whole != nullptr) *is_whole = has_room || backend.most_lanes() < 2;
   if (!has_room) return profile;
   executor->run(1, measured_step());  // so that every operand holds what its task would find

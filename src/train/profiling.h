@@ -25,6 +25,9 @@ std::filesystem::path default_profile_folder();
 // aside with a note, and replaced.
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
 
+// What each task takes in its place in the step, and nothing of how tasks get on side by side: all loads are 1.
+Profile measure_alone(const Graph& graph, Backend& backend);
+
 // Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
 Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole = nullptr);
 

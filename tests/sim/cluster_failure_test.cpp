@@ -55,6 +55,9 @@ TEST(ClusterFailure, ADeviceIsGone) {
   EXPECT_TRUE(says(r.stuck, reductions[0], "c3.all_reduce on n.0/d.0 waits for c3.all_reduce on n.0/d.2, not begun"))
       << all_of(r.stuck);
   EXPECT_TRUE(says(r.stuck, updates[1], "waits for c3.all_reduce on n.0/d.1, not ended")) << all_of(r.stuck);
+  EXPECT_EQ(r.stuck.size(), 8u) << all_of(r.stuck);  // every lane, the one with the task that is gone first
+  for (const StuckTask& s : r.stuck)
+    EXPECT_NE(std::ranges::find(c.plan.lanes[s.lane].tasks, s.task), c.plan.lanes[s.lane].tasks.end()) << s.why;
   // At the end of its task, which has ended; then in the all-reduce.
   for (const std::int64_t at_ns : {1000, 3000}) {
     r = run(at_ns);

@@ -19,8 +19,8 @@ PipelineProblem at_random(std::mt19937& random) {
   problem.transfer_ns = roll(random, 0, 30);
   problem.stages.resize(problem.devices * roll_count(random, 1, 4) + roll_count(random, 0, 2));
   for (StageCosts& c : problem.stages)
-    c = {roll(random, 1, 99), roll(random, 1, 99), roll(random, 0, 99), roll(random, 0, 99),
-         roll(random, 0, 50), roll(random, 0, 99), roll(random, 0, 40)};
+    c = {roll(random, 1, 99), roll(random, 1, 99), roll(random, 0, 99),
+         roll(random, 0, 99), roll(random, 0, 50), roll(random, 0, 99)};
   return problem;
 }
 
@@ -74,7 +74,7 @@ Reference reference(const PipelineProblem& problem, const PipelineSchedule& sche
   }
   for (std::size_t i = 0; i < blocks; ++i) r.end[i] = r.start[i] + length[i];
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
-    std::int64_t peak = 0, before = 0;
+    std::int64_t peak = 0;
     for (std::size_t now = 0; now < schedule.orders[d].size(); ++now) {
       // After this block: what lies before it in the order has run.
       std::vector<std::array<bool, 3>> has_run(costs.size() * problem.micro_batches);
@@ -88,10 +88,7 @@ Reference reference(const PipelineProblem& problem, const PipelineSchedule& sche
         if (has_run[i][0] && !has_run[i][1]) live += c.activation_bytes;
         if (has_run[i][1] && !has_run[i][2]) live += c.gradient_bytes;
       }
-      const Block& b = schedule.orders[d][now];
-      const std::int64_t working = b.kind == BlockKind::input_grad ? costs[b.chunk].working_bytes : 0;
-      peak = std::max({peak, live, before + working});
-      before = live;
+      peak = std::max(peak, live);
     }
     r.peak.push_back(peak);
   }
@@ -140,19 +137,6 @@ TEST(PipelineTimes, TransfersAreBetweenDevices) {
   problem.transfer_ns = 7;
   // Six of them on the way of the last micro-batch; none between the two stages of a chunk.
   EXPECT_EQ(times_of("gpipe", problem).makespan_ns, (6 + 4 - 1) * 2 * 9 + 2 * 3 * 7);
-}
-
-TEST(PipelineTimes, RecomputationTradesTimeForMemory) {
-  PipelineProblem problem = alike(4, 8, {2, 3, 1});
-  for (StageCosts& c : problem.stages) {
-    c.activation_bytes = 100;
-    c.gradient_bytes = 50;
-  }
-  EXPECT_EQ(peak_bytes(times_of("1f1b", problem)), 4 * 100);
-  for (StageCosts& c : problem.stages) c = recomputed(c, 10);
-  // Forward twice; the whole activations only of the micro-batch that goes backward.
-  EXPECT_EQ(times_of("1f1b", problem).makespan_ns, (8 + 4 - 1) * (2 + 5 + 1));
-  EXPECT_EQ(peak_bytes(times_of("1f1b", problem)), 4 * 10 + 90);
 }
 
 TEST(PipelineTimes, SaysWhoWaitsForEver) {

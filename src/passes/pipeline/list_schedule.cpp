@@ -29,7 +29,7 @@ ListScheduler::ListScheduler(const PipelineProblem& problem, const PipelineLayou
     std::vector<std::int64_t> needs(problem.devices);
     for (std::uint32_t c = 0; c < costs.size(); ++c) {
       const std::uint32_t d = layout.device_of[r][c];
-      const std::int64_t need = std::max(costs[c].activation_bytes + costs[c].working_bytes, costs[c].gradient_bytes);
+      const std::int64_t need = std::max(costs[c].activation_bytes, costs[c].gradient_bytes);
       needs[d] += need;
       slots_of_[d].push_back(static_cast<std::uint32_t>(slots_.size()));
       slots_.push_back({r, c, d, costs[c], need});
@@ -79,9 +79,7 @@ ListScheduler::Claim ListScheduler::claim(std::uint32_t device, std::uint32_t ro
 bool ListScheduler::has_room(std::uint32_t queue, const ListRule& rule) const {
   if (rule.caps.empty()) return true;
   const std::uint32_t device = slots_[queue / 3].device;
-  const StageCosts& costs = slots_[queue / 3].costs;
-  if (queue % 3 == kInput && live_[device] + costs.working_bytes > rule.caps[device]) return false;
-  const std::int64_t more = change(costs, queue % 3);
+  const std::int64_t more = change(slots_[queue / 3].costs, queue % 3);
   if (more <= 0) return true;
   std::int64_t left = rule.caps[device] - live_[device] - more;
   if (left < 0) return false;

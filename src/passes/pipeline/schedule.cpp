@@ -25,16 +25,7 @@ StageCosts& StageCosts::operator+=(const StageCosts& other) {
   activation_bytes += other.activation_bytes;
   gradient_bytes += other.gradient_bytes;
   weight_bytes += other.weight_bytes;
-  working_bytes += other.working_bytes;
   return *this;
-}
-
-StageCosts recomputed(const StageCosts& costs, std::int64_t kept_bytes) {
-  StageCosts c = costs;
-  c.input_grad_ns += c.forward_ns;
-  c.activation_bytes = std::min(kept_bytes, costs.activation_bytes);
-  c.working_bytes += costs.activation_bytes - c.activation_bytes;
-  return c;
 }
 
 void check(const PipelineProblem& problem) {
@@ -49,16 +40,14 @@ void check(const PipelineProblem& problem) {
   if (problem.transfer_ns < 0) fail_user("pipeline: transfers take {} ns; give 0 or more", problem.transfer_ns);
   for (std::size_t s = 0; s < problem.stages.size(); ++s) {
     const StageCosts& c = problem.stages[s];
-    const std::int64_t least = std::min({c.forward_ns, c.input_grad_ns, c.weight_grad_ns, c.activation_bytes,
-                                         c.gradient_bytes, c.weight_bytes, c.working_bytes});
+    const std::int64_t least = std::min(
+        {c.forward_ns, c.input_grad_ns, c.weight_grad_ns, c.activation_bytes, c.gradient_bytes, c.weight_bytes});
     if (least < 0) fail_user("pipeline: stage {} has a cost of {}; give 0 or more", s, least);
   }
 }
 
 PipelineProblem with_sizes(PipelineProblem problem) {
-  const auto is_empty = [](const StageCosts& c) {
-    return c.activation_bytes + c.gradient_bytes + c.working_bytes == 0;
-  };
+  const auto is_empty = [](const StageCosts& c) { return c.activation_bytes + c.gradient_bytes == 0; };
   if (!problem.memory_cap && std::ranges::all_of(problem.stages, is_empty))
     for (StageCosts& c : problem.stages) c.activation_bytes = c.gradient_bytes = 1;
   return problem;
@@ -178,10 +167,7 @@ std::int64_t PipelineEvaluator::peak_activation_bytes(const std::vector<Block>& 
   for (const Block& b : order) {
     const StageCosts& c = costs_[b.chunk];
     if (b.kind == BlockKind::forward) live += c.activation_bytes;
-    if (b.kind == BlockKind::input_grad) {
-      peak = std::max(peak, live + c.working_bytes);
-      live += c.gradient_bytes - c.activation_bytes;
-    }
+    if (b.kind == BlockKind::input_grad) live += c.gradient_bytes - c.activation_bytes;
     if (b.kind == BlockKind::weight_grad) live -= c.gradient_bytes;
     peak = std::max(peak, live);
   }

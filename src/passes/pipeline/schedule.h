@@ -32,7 +32,6 @@ struct StageCosts {
   std::int64_t activation_bytes = 0;  // kept from the start of forward to the end of input_grad
   std::int64_t gradient_bytes = 0;    // what weight_grad still needs of them then, and of gradients: kept until its end
   std::int64_t weight_bytes = 0;      // kept all the time on every device that runs the stage
-  std::int64_t working_bytes = 0;     // besides, while input_grad runs
 
   std::int64_t ns() const { return forward_ns + input_grad_ns + weight_grad_ns; }
   std::int64_t ns(BlockKind kind) const {
@@ -40,9 +39,6 @@ struct StageCosts {
   }
   StageCosts& operator+=(const StageCosts& other);
 };
-
-// With activations computed again before the input gradient: only `kept_bytes` of them are kept until then.
-StageCosts recomputed(const StageCosts& costs, std::int64_t kept_bytes);
 
 struct PipelineProblem {
   std::uint32_t devices = 1, micro_batches = 1;

@@ -1,0 +1,32 @@
+#pragma once
+// One call of `overtake simulate`.
+
+#include <vector>
+
+#include "cli/simulate_flags.h"
+
+namespace overtake {
+
+inline constexpr const char* kUsualCluster = "h200";
+
+// A job on a cluster, in one way or several, or beside others. Prints what came of it and returns the exit status.
+int run_simulation(SimulateFlags flags);
+
+// What another program traced, on the cluster.
+int replay_chakra(const SimulateFlags& flags);
+
+// Tells of a job that does not end, and ends with a user error.
+[[noreturn]] void tell_stuck(const std::string& name, const ClusterJob& job, const JobResult& result,
+                             const Topology& topology, bool as_json);
+
+// Jobs that share a cluster, each with what it takes alone.
+struct SharedRun {
+  std::vector<JobResult> results;
+  std::vector<int> steps;       // that each ran
+  std::vector<double> step_ms;  // while all run; nothing of jobs that do not end
+};
+// As many steps of each that the one whose steps last longest makes its own beside all others.
+SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector<int>& steps, const Cluster& cluster,
+                       const Topology& topology, const ClusterOptions& options);
+
+}  // namespace overtake
