@@ -180,8 +180,11 @@ bool Exchange::call_back(Lock& lock) {
 void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
   const auto transfer = std::static_pointer_cast<ChunkedTransfer>(handle);
   Lock lock(mutex_);
-  if (!done_.wait_for(lock, time_out, [&] { return transfer->is_done || error_; })) {
-    fail_by_time(*transfer, time_out);
+  const auto begin = Clock::now();
+  auto end = begin + time_out;
+  while (!done_.wait_until(lock, end, [&] { return transfer->is_done || error_; })) {
+    end = std::max(begin, moved_) + time_out;
+    if (Clock::now() >= end) fail_by_time(*transfer, time_out);
   }
   if (transfer->is_done) return;
   done_.wait(lock, [&] { return transfer->touching == 0; });
@@ -309,6 +312,7 @@ void Exchange::send_chunk(Lock& lock, int to) {
   }
   ++l.posted;
   ++transfer->touching;
+  moved_ = Clock::now();
   transfer->on_sent(to, size);  // now: when it has come, the peer may be done and leave before this thread goes on
   lock.unlock();
   wires_->post(to, message, transfer->bytes(begin, size));

@@ -102,6 +102,7 @@ class Exchange final : public Group, private Receiver {
   std::optional<CommError> error_;
   std::vector<std::function<void()>> due_;  // what those who asked to be told are told by
   Clock::time_point next_beat_;
+  Clock::time_point moved_{};  // when data came or went
   bool is_leaving_ = false;
   bool is_stopping_ = false;
   std::thread thread_;

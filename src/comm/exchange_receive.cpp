@@ -82,6 +82,7 @@ void Exchange::on_data(Lock& lock, int from, const Message& m, std::span<const s
     return;
   }
   ++transfer->touching;
+  moved_ = Clock::now();
   lock.unlock();
   std::memcpy(place, payload.data(), payload.size());
   lock.lock();
