@@ -45,6 +45,7 @@ class Exchange final : public Group, private Receiver {
   };
   struct Link {
     int posted = 0;                                     // messages that are with the wires
+    bool is_posting = false;                            // a thread hands one over right now
     bool has_left = false;                              // asks for nothing more
     bool is_lost = false;                               // nothing can be sent, nothing comes
     bool took_leave = false;                            // has answered our leave
@@ -62,6 +63,7 @@ class Exchange final : public Group, private Receiver {
   bool send_next(Lock& lock);
   void send_note(Lock& lock, int to);
   void send_chunk(Lock& lock, int to);
+  void post(Lock& lock, int to, const Message& message, std::span<const std::byte> payload);
   void beat(Clock::time_point now);
 
   void on_ready(int from, const Message& message);

@@ -95,13 +95,18 @@ std::string told_when_failed(Group& group) {
   std::vector<float> x(1'000'000, 1.0f), y(3);
   group.barrier();
   if (group.rank() == 1) return "left";
-  start_asking(group, told, {TransferKind::all_reduce, x.data(), x.size(), DType::f32, -1, {.tag = 1}});
-  try {
-    start_asking(group, told, {TransferKind::recv, y.data(), 3, DType::f32, 1, {.tag = 2}});
-  } catch (const CommError&) {  // the first one has failed already
-    return joined(told.after(1)) + "rank 1|";
+  std::size_t started = 0;
+  std::string refused;  // where others have told of the fault before
+  for (const Request& request : {Request{TransferKind::all_reduce, x.data(), x.size(), DType::f32, -1, {.tag = 1}},
+                                 Request{TransferKind::recv, y.data(), 3, DType::f32, 1, {.tag = 2}}}) {
+    try {
+      start_asking(group, told, request);
+      ++started;
+    } catch (const CommError& error) {
+      refused += "rank " + std::to_string(error.rank()) + "|";
+    }
   }
-  return joined(told.after(2));
+  return joined(told.after(started)) + refused;
 }
 
 // One transfer starts the next.
