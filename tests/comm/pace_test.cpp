@@ -16,25 +16,25 @@ int window_after(Pace& pace, int chunks, Micros gap, std::size_t bytes = 1000) {
 }
 
 TEST(Pace, FollowsTheLink) {
-  Pace pace(16, 0.008, 1000);
+  Pace pace(4, 16, 0.008, 1000);
   EXPECT_EQ(pace.window(), 4);
   EXPECT_EQ(window_after(pace, 30, Micros(2000)), 4);
   EXPECT_EQ(window_after(pace, 30, Micros(1000)), 8);
   EXPECT_EQ(window_after(pace, 30, Micros(10)), 16);
-  EXPECT_EQ(window_after(pace, 30, Micros(50'000)), 2);
+  EXPECT_EQ(window_after(pace, 30, Micros(50'000)), 4);
   EXPECT_EQ(window_after(pace, 30, Micros(500), 500), 8);  // half a chunk
 }
 
 // What stands still for long is fast again after a few chunks, and small messages say nothing.
 TEST(Pace, ForgetsSoon) {
-  Pace pace(16, 0.008, 1000);
+  Pace pace(4, 16, 0.008, 1000);
   window_after(pace, 1, Micros(100'000'000));
   EXPECT_EQ(window_after(pace, 8, Micros(100)), 16);
   EXPECT_EQ(window_after(pace, 100, Micros(50'000), 100), 16);
 }
 
 TEST(Pace, StaysWithinItsLimits) {
-  Pace one(1, 0.008, 1000);
+  Pace one(2, 1, 0.008, 1000);
   EXPECT_EQ(one.window(), 1);
   EXPECT_EQ(window_after(one, 30, Micros(0)), 1);
 }

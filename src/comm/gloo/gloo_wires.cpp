@@ -137,7 +137,7 @@ void GlooWires::post(int to, const Message& message, std::span<const std::byte> 
 void GlooWires::watch_sends(int peer) {
   try {
     Link& l = link(peer);
-    Pace pace(kOut, kSendAhead, slot_bytes_ - sizeof(Message));
+    Pace pace(kLeastOut, kOut, kSendAhead, slot_bytes_ - sizeof(Message));
     for (std::size_t i = 0; l.out[i].buffer->waitSend(kForever); i = (i + 1) % l.out.size()) {
       pace.passed(l.out[i].payload_bytes, std::chrono::steady_clock::now());
       l.window = pace.window();
@@ -150,7 +150,7 @@ void GlooWires::watch_sends(int peer) {
 
 void GlooWires::receive(int peer) {
   std::vector<Slot>& in = link(peer).in;
-  Pace pace(static_cast<int>(in.size()), kReceiveAhead, slot_bytes_ - sizeof(Message));
+  Pace pace(4, static_cast<int>(in.size()), kReceiveAhead, slot_bytes_ - sizeof(Message));
   std::size_t taken = 0, allowed = 0;
   const auto allow = [&] {
     for (; allowed < taken + static_cast<std::size_t>(pace.window()); ++allowed) {

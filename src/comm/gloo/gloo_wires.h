@@ -34,15 +34,15 @@ class GlooWires final : public Wires {
   void close() override;
 
  private:
-  static constexpr int kOut = 8;
+  static constexpr int kLeastOut = 2, kOut = 8;  // one is written to the socket, one is next
   struct Slot {
     std::vector<std::byte> bytes;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
     std::size_t payload_bytes;  // of what is sent
   };
   struct Link {
-    std::vector<Slot> out;       // kOut of them,
-    std::atomic<int> window{2};  // of which so many are used: one is written to the socket, one is next
+    std::vector<Slot> out;               // kOut of them,
+    std::atomic<int> window{kLeastOut};  // of which so many are used
     std::uint64_t posted = 0;
     std::vector<Slot> in;  // the window
     std::thread sender, receiver;

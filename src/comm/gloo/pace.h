@@ -11,9 +11,14 @@ namespace overtake {
 
 class Pace {
  public:
-  // At least two, at most so many chunks, and as many as take so many seconds.
-  Pace(int most, double seconds, std::size_t chunk_bytes)
-      : most_(most), seconds_(seconds), chunk_bytes_(static_cast<double>(chunk_bytes)) {}
+  // As many as pass in so many seconds, within limits. The lower one is needed: fewer ahead make a link that waits for
+  // threads slower, which would then ask for fewer still.
+  Pace(int least, int most, double seconds, std::size_t chunk_bytes)
+      : least_(std::min(least, most)),
+        most_(most),
+        seconds_(seconds),
+        chunk_bytes_(static_cast<double>(chunk_bytes)),
+        chunk_seconds_(seconds / least) {}
 
   // A message of so many bytes has passed. Small ones say nothing about the link.
   void passed(std::size_t bytes, std::chrono::steady_clock::time_point now) {
@@ -25,13 +30,13 @@ class Pace {
   }
   int window() const {
     const double chunks = seconds_ / std::max(chunk_seconds_, 1e-9);
-    return static_cast<int>(std::lround(std::clamp<double>(chunks, std::min(2, most_), most_)));
+    return static_cast<int>(std::lround(std::clamp<double>(chunks, least_, most_)));
   }
 
  private:
-  const int most_;
+  const int least_, most_;
   const double seconds_, chunk_bytes_;
-  double chunk_seconds_ = seconds_ / 4;  // what a chunk took, lately
+  double chunk_seconds_;  // what a chunk took, lately
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
