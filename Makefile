@@ -1,5 +1,5 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim \
+.PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
   format clean
 OVERTAKE := build/release/overtake
 
@@ -12,6 +12,7 @@ help:
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
 	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
+	@echo "make bench-comm transfers between two hosts of a test cluster, against their link (needs root; see bench/comm)"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -74,6 +75,11 @@ bench-sim:
 	cmake --build --preset release --target bench_sim bench_plan
 	build/release/bench_sim
 	build/release/bench_plan
+
+bench-comm:
+	cmake --preset release
+	cmake --build --preset release --target bench_comm
+	bench/comm/run.py --bench build/release/bench_comm
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -133,7 +133,14 @@ std::byte* ChunkedTransfer::place(int peer, const Message& m) {
   const PartRange range = is_result ? p.result : part_;
   const std::size_t due = is_result ? p.results_due : p.contributions_due;
   if (m.bytes > due || m.offset < range.begin || m.offset > range.end || m.bytes > range.end - m.offset) return nullptr;
-  return is_result ? data_ + m.offset : contribution(peer, m.offset);
+  if (is_result) return data_ + m.offset;
+  const bool is_whole_chunk =
+      (m.offset - part_.begin) % chunk_bytes == 0 && m.bytes > 0 && m.bytes == chunk_end(m.offset) - m.offset;
+  return is_whole_chunk ? contribution(peer, m.offset) : nullptr;
+}
+
+bool ChunkedTransfer::completes_sum(const Message& m) const {
+  return m.stage == Stage::contribution && missing_[chunk_index(m.offset)] == 1;
 }
 
 bool ChunkedTransfer::on_arrived(int peer, const Message& m) {
@@ -151,13 +158,13 @@ std::vector<Outgoing> ChunkedTransfer::on_reduced(std::size_t offset) {
   return {{Stage::result, offset, chunk_end(offset)}};
 }
 
-void ChunkedTransfer::reduce(std::size_t offset) {
-  request.dtype == DType::f32 ? add<float>(offset) : add<bf16>(offset);
+void ChunkedTransfer::reduce(std::size_t offset, int peer, std::span<const std::byte> brought) {
+  request.dtype == DType::f32 ? add<float>(offset, peer, brought.data()) : add<bf16>(offset, peer, brought.data());
 }
 
 // x0 + x1 + ... in float32, rounded once, for every element of a chunk.
 template <class T>
-void ChunkedTransfer::add(std::size_t offset) {
+void ChunkedTransfer::add(std::size_t offset, int peer, const std::byte* brought) {
   constexpr std::size_t kBlock = 1024;
   std::array<float, kBlock> sums;
   const std::size_t count = (chunk_end(offset) - offset) / sizeof(T);
@@ -165,7 +172,8 @@ void ChunkedTransfer::add(std::size_t offset) {
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
     for (int r = 0; r < size_; ++r) {
-      const T* x = (r == rank_ ? own : reinterpret_cast<const T*>(contribution(r, offset))) + begin;
+      const std::byte* const bytes = r == rank_ ? data_ + offset : r == peer ? brought : contribution(r, offset);
+      const T* x = reinterpret_cast<const T*>(bytes) + begin;
       if (r == 0) {
         for (std::size_t i = 0; i < n; ++i) sums[i] = to_float(x[i]);
       } else {

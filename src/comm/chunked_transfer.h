@@ -62,10 +62,12 @@ class ChunkedTransfer : public Transfer {
   void on_sent(int peer, std::size_t bytes) { partner(peer).to_send -= bytes; }
   // Where a chunk from a rank belongs; nullptr when it does not.
   std::byte* place(int peer, const Message& message);
-  // A chunk is in its place. True when it was the last contribution to it: then reduce() is due.
+  // Whether a chunk that has come is the only one its sum waits for: then it need not go to its place.
+  bool completes_sum(const Message& message) const;
+  // A chunk is in its place, or need not be. True when it was the last contribution: then reduce() is due.
   bool on_arrived(int peer, const Message& message);
-  // Adds up the chunk at this offset; needs no lock.
-  void reduce(std::size_t offset);
+  // Adds up the chunk at this offset, with what one rank brought; that of the others is in its place. Needs no lock.
+  void reduce(std::size_t offset, int peer, std::span<const std::byte> brought);
   // What goes to every other rank then.
   std::vector<Outgoing> on_reduced(std::size_t offset);
 
@@ -93,7 +95,7 @@ class ChunkedTransfer : public Transfer {
   std::size_t chunk_end(std::size_t offset) const;
   std::byte* contribution(int peer, std::size_t offset);
   template <class T>
-  void add(std::size_t offset);
+  void add(std::size_t offset, int peer, const std::byte* brought);
 
   const int rank_, size_;
   const std::size_t element_;  // bytes

@@ -180,8 +180,11 @@ bool Exchange::call_back(Lock& lock) {
 void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
   const auto transfer = std::static_pointer_cast<ChunkedTransfer>(handle);
   Lock lock(mutex_);
-  if (!done_.wait_for(lock, time_out, [&] { return transfer->is_done || error_; })) {
-    fail_by_time(*transfer, time_out);
+  const auto begin = Clock::now();
+  auto end = begin + time_out;
+  while (!done_.wait_until(lock, end, [&] { return transfer->is_done || error_; })) {
+    end = std::max(begin, moved_) + time_out;
+    if (Clock::now() >= end) fail_by_time(*transfer, time_out);
   }
   if (transfer->is_done) return;
   done_.wait(lock, [&] { return transfer->touching == 0; });
@@ -268,7 +271,7 @@ bool Exchange::send_next(Lock& lock) {
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;  // not everyone at the same rank first
     Link& l = link(peer);
-    if (l.posted == wires_->window() || l.is_lost) continue;
+    if (l.posted >= wires_->window(peer) || l.is_posting || l.is_lost) continue;
     if (!l.notes.empty()) {
       send_note(lock, peer);
       return true;
@@ -285,10 +288,17 @@ void Exchange::send_note(Lock& lock, int to) {
   Link& l = link(to);
   const auto [message, text] = std::move(l.notes.front());
   l.notes.pop_front();
+  post(lock, to, message, std::as_bytes(std::span(text)));
+}
+
+void Exchange::post(Lock& lock, int to, const Message& message, std::span<const std::byte> payload) {
+  Link& l = link(to);
   ++l.posted;
+  l.is_posting = true;
   lock.unlock();
-  wires_->post(to, message, std::as_bytes(std::span(text)));
+  wires_->post(to, message, payload);
   lock.lock();
+  l.is_posting = false;
 }
 
 void Exchange::send_chunk(Lock& lock, int to) {
@@ -307,12 +317,10 @@ void Exchange::send_chunk(Lock& lock, int to) {
     std::get<3>(front.key()) = rest.begin;
     l.streams.insert(std::move(front));
   }
-  ++l.posted;
   ++transfer->touching;
+  moved_ = Clock::now();
   transfer->on_sent(to, size);  // now: when it has come, the peer may be done and leave before this thread goes on
-  lock.unlock();
-  wires_->post(to, message, transfer->bytes(begin, size));
-  lock.lock();
+  post(lock, to, message, transfer->bytes(begin, size));
   --transfer->touching;
   finish_if_done(transfer);
   if (error_) done_.notify_all();

@@ -45,6 +45,7 @@ class Exchange final : public Group, private Receiver {
   };
   struct Link {
     int posted = 0;                                     // messages that are with the wires
+    bool is_posting = false;                            // a thread hands one over right now
     bool has_left = false;                              // asks for nothing more
     bool is_lost = false;                               // nothing can be sent, nothing comes
     bool took_leave = false;                            // has answered our leave
@@ -62,6 +63,7 @@ class Exchange final : public Group, private Receiver {
   bool send_next(Lock& lock);
   void send_note(Lock& lock, int to);
   void send_chunk(Lock& lock, int to);
+  void post(Lock& lock, int to, const Message& message, std::span<const std::byte> payload);
   void beat(Clock::time_point now);
 
   void on_ready(int from, const Message& message);
@@ -102,6 +104,7 @@ class Exchange final : public Group, private Receiver {
   std::optional<CommError> error_;
   std::vector<std::function<void()>> due_;  // what those who asked to be told are told by
   Clock::time_point next_beat_;
+  Clock::time_point moved_{};  // when data came or went
   bool is_leaving_ = false;
   bool is_stopping_ = false;
   std::thread thread_;

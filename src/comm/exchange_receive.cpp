@@ -8,10 +8,12 @@
 namespace overtake {
 
 void Exchange::sent(int to) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   --link(to).posted;
-  work_.notify_one();
   if (is_leaving_) done_.notify_all();
+  if (!wires_->may_post_when_sent()) return work_.notify_one();
+  while (!is_stopping_ && send_next(lock)) {  // by this thread, which is awake
+  }
 }
 
 void Exchange::lost(int peer, const std::string& cause) {
@@ -82,12 +84,15 @@ void Exchange::on_data(Lock& lock, int from, const Message& m, std::span<const s
     return;
   }
   ++transfer->touching;
-  lock.unlock();
-  std::memcpy(place, payload.data(), payload.size());
-  lock.lock();
+  moved_ = Clock::now();
+  if (!transfer->completes_sum(m)) {
+    lock.unlock();
+    std::memcpy(place, payload.data(), payload.size());
+    lock.lock();
+  }
   if (transfer->on_arrived(from, m) && !error_) {
     lock.unlock();
-    transfer->reduce(m.offset);
+    transfer->reduce(m.offset, from, payload);
     lock.lock();
     const auto results = transfer->on_reduced(m.offset);
     for (int peer = 0; peer < size_ && !error_; ++peer) {

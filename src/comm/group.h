@@ -70,7 +70,8 @@ struct Transfer {
 using TransferHandle = std::shared_ptr<Transfer>;
 
 struct GroupOptions {
-  // A rank that is silent for so long is lost. Also how long wait() waits where it is not told.
+  // A rank that is silent for so long is lost. Also what wait() allows where it is not told. A chunk must pass a link
+  // within it.
   std::chrono::milliseconds time_out{60'000};
   std::size_t chunk_bytes = 256 << 10;  // the same on all ranks
 };
@@ -83,8 +84,8 @@ class Group {
   virtual int size() const = 0;
 
   virtual TransferHandle start(const Request& request) = 0;
-  // Throws CommError when the group failed before the transfer was done, or when the time is over; that, too, fails the
-  // group, on all ranks.
+  // Throws CommError when the group failed before the transfer was done, or when no data has come to or gone from this
+  // rank for so long; that, too, fails the group, on all ranks. So a slow link is no fault, however long it takes.
   virtual void wait(const TransferHandle& transfer, std::chrono::milliseconds time_out) = 0;
   void wait(const TransferHandle& transfer) { wait(transfer, default_time_out()); }
   // Throws as wait() does.

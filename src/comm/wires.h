@@ -56,10 +56,12 @@ class Wires {
   // Called once, before post().
   virtual void open(Receiver& receiver) = 0;
   // How many messages to a peer may be posted before sent(to) came for them.
-  virtual int window() const = 0;
+  virtual int window(int to) const = 0;
   // Copies the payload, or is done with it, before it returns; sent(to) may come from inside the call. Does not wait
-  // for the peer.
+  // for the peer. Not by two threads at once for one peer.
   virtual void post(int to, const Message& message, std::span<const std::byte> payload) = 0;
+  // Whether sent() may call post(): that it comes from a thread of the wires that may take its time.
+  virtual bool may_post_when_sent() const = 0;
   // Nothing is received after it returned. Does not wait for peers.
   virtual void close() = 0;
 };

@@ -3,7 +3,7 @@
 //   send:            reads what is sent            writes an empty token; does nothing
 //   recv:            reads (token, sources ...)    writes copies, one of each source
 //   all_reduce:      reads k buffers of member 0, k of member 1, ..., its own among them    writes k sums
-//   reduce_scatter:  the same                      writes its own part of each sum (attributes: members, index)
+//   reduce_scatter:  the same                      writes its own part of each sum (attribute: index)
 //   all_gather:      reads k parts of member 0, k of member 1, ...    writes k whole buffers
 
 #include <cstdint>

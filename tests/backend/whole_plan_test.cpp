@@ -178,7 +178,7 @@ struct SumsPlan {
     for (std::uint16_t d = 0; d < kMembers; ++d)
       for (const auto& [n, dtype] : kinds()) inputs.push_back(p.buffer(d, n, dtype, Role::input));
     for (std::uint16_t d = 0; d < kMembers; ++d) {
-      const Attrs attrs = {{"members", std::int64_t{kMembers}}, {"index", std::int64_t{d}}};
+      const Attrs attrs = {{"index", std::int64_t{d}}};
       p.transfer(d, Kind::all_reduce, inputs, results(d, sums), attrs);
       std::vector<BufferId> own;
       for (const auto& [n, dtype] : kinds()) {

@@ -15,7 +15,7 @@ struct GlooOptions {
   std::string interface;              // whose address others can reach, like eth0; or
   std::string address = "127.0.0.1";  // an address or name of this host
   std::string identity;               // what all ranks must have in common; see roll_call.h
-  int window = 4;                     // chunks per link that may be under way
+  int window = 16;                    // chunks per link that may be under way at most; see pace.h
   GroupOptions group;
 };
 

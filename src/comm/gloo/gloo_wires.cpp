@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "comm/gloo/pace.h"
 #include "comm/roll_call.h"
 
 namespace overtake {
@@ -16,6 +17,9 @@ using Json = nlohmann::json;
 
 // gloo closes all links of a rank when a wait of its own is over, so its waits never are; Exchange counts the time.
 constexpr std::chrono::hours kForever{24 * 365};
+
+// Seconds that may be under way, and that may be handed over before: a few turns of the kernel's scheduler.
+constexpr double kReceiveAhead = 0.008, kSendAhead = 0.004;
 
 std::shared_ptr<gloo::transport::Device> make_device(const GlooOptions& options) {
   gloo::transport::tcp::attr attributes;
@@ -54,7 +58,7 @@ GlooWires::GlooWires(const GlooOptions& options, Store& store)
 GlooWires::~GlooWires() { close(); }
 
 GlooWires::Slot GlooWires::make_slot() const {
-  Slot slot{std::vector<std::byte>(slot_bytes_), nullptr};
+  Slot slot{std::vector<std::byte>(slot_bytes_), nullptr, 0};
   slot.buffer = context_->createUnboundBuffer(slot.bytes.data(), slot.bytes.size());
   return slot;
 }
@@ -117,7 +121,8 @@ void GlooWires::open(Receiver& receiver) {
 
 void GlooWires::post(int to, const Message& message, std::span<const std::byte> payload) {
   Link& l = link(to);
-  const Slot& out = l.out[l.posted % l.out.size()];
+  Slot& out = l.out[l.posted % l.out.size()];
+  out.payload_bytes = payload.size();
   std::memcpy(out.buffer->ptr, &message, sizeof message);
   if (!payload.empty()) {
     std::memcpy(static_cast<std::byte*>(out.buffer->ptr) + sizeof message, payload.data(), payload.size());
@@ -131,8 +136,13 @@ void GlooWires::post(int to, const Message& message, std::span<const std::byte> 
 
 void GlooWires::watch_sends(int peer) {
   try {
-    const std::vector<Slot>& out = link(peer).out;
-    for (std::size_t i = 0; out[i].buffer->waitSend(kForever); i = (i + 1) % out.size()) receiver_->sent(peer);
+    Link& l = link(peer);
+    Pace pace(kLeastOut, kOut, kSendAhead, slot_bytes_ - sizeof(Message));
+    for (std::size_t i = 0; l.out[i].buffer->waitSend(kForever); i = (i + 1) % l.out.size()) {
+      pace.passed(l.out[i].payload_bytes, std::chrono::steady_clock::now());
+      l.window = pace.window();
+      receiver_->sent(peer);
+    }
   } catch (const std::exception& error) {
     receiver_->lost(peer, error.what());
   }
@@ -140,22 +150,30 @@ void GlooWires::watch_sends(int peer) {
 
 void GlooWires::receive(int peer) {
   std::vector<Slot>& in = link(peer).in;
-  try {
-    for (std::size_t i = 0; i < in.size(); ++i) in[i].buffer->recv(peer, i, 0, slot_bytes_);
-    for (std::size_t i = 0; in[i].buffer->waitRecv(kForever); i = (i + 1) % in.size()) {
-      take(peer, in[i]);
+  Pace pace(4, static_cast<int>(in.size()), kReceiveAhead, slot_bytes_ - sizeof(Message));
+  std::size_t taken = 0, allowed = 0;
+  const auto allow = [&] {
+    for (; allowed < taken + static_cast<std::size_t>(pace.window()); ++allowed) {
+      const std::size_t i = allowed % in.size();
       in[i].buffer->recv(peer, i, 0, slot_bytes_);
+    }
+  };
+  try {
+    for (allow(); in[taken % in.size()].buffer->waitRecv(kForever); allow()) {
+      pace.passed(take(peer, in[taken % in.size()]), std::chrono::steady_clock::now());
+      ++taken;
     }
   } catch (const std::exception& error) {
     receiver_->lost(peer, error.what());
   }
 }
 
-void GlooWires::take(int peer, const Slot& slot) {
+std::size_t GlooWires::take(int peer, const Slot& slot) {
   Message message;
   std::memcpy(&message, slot.bytes.data(), sizeof message);
   if (message.bytes > slot_bytes_ - sizeof message) throw std::runtime_error("a message that makes no sense");
   receiver_->received(peer, message, std::span(slot.bytes).subspan(sizeof message, message.bytes));
+  return message.bytes;
 }
 
 void GlooWires::close() {

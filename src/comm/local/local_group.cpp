@@ -27,7 +27,8 @@ class LocalWires final : public Wires {
   LocalWires(std::shared_ptr<House> house, int rank) : house_(std::move(house)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(house_->doors.size()); }
-  int window() const override { return 1; }
+  int window(int) const override { return 1; }
+  bool may_post_when_sent() const override { return false; }
 
   void open(Receiver& receiver) override {
     const std::unique_lock lock(door(rank_).mutex);
