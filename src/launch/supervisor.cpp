@@ -17,7 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kMoment{300};   // in which those at fault and those they take along end
+// How long others may take to end as well before the one at fault is named: others that failed by themselves, and, when
+// there are only such that lost a rank, that rank.
+constexpr milliseconds kMoment{300}, kMomentForLost{2000};
 constexpr int kInterruptedExit = 130;  // of a worker that saved and left, whatever signal asked for it
 
 // Signals to be read instead of obeyed, as long as this lives. Those that whoever started us wants ignored (nohup) are.
@@ -196,18 +198,18 @@ class Supervisor {
     const ProcessEnd& end = *w.process->end();
     if (end.is_well() || has_left(end) || is_killing_ || culprit_ != nullptr) return;
     failed_.push_back(&w);
-    if (!judge_at_) judge_at_ = Clock::now() + kMoment;
+    const auto at = Clock::now() + (lost_a_rank(w) ? kMomentForLost : kMoment);
+    judge_at_ = std::min(judge_at_.value_or(at), at);
   }
+
+  static bool lost_a_rank(const Supervised& w) { return w.process->end()->exit_code() == kLostARank; }
 
   // Of all that failed, in order, the one that did so by itself.
   void judge() {
     judge_at_.reset();
-    const auto rank_of = [](const Supervised* w) {
-      const ProcessEnd& end = *w->process->end();
-      return end.signal() ? 0 : end.exit_code() != kLostARank ? 1 : 2;
-    };
+    const auto doubt = [](const Supervised* w) { return w->process->end()->signal() ? 0 : lost_a_rank(*w) ? 2 : 1; };
     culprit_ = *std::min_element(failed_.begin(), failed_.end(),
-                                 [&](const Supervised* a, const Supervised* b) { return rank_of(a) < rank_of(b); });
+                                 [&](const Supervised* a, const Supervised* b) { return doubt(a) < doubt(b); });
     const ProcessEnd& end = *culprit_->process->end();
     job_.say(fmt::format("launch: rank {} {}{}; the job ends", culprit_->rank, end.text(),
                          end.signal() == SIGKILL ? " (by someone, or because memory ran out: see dmesg)" : ""));

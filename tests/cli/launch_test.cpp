@@ -163,6 +163,7 @@ TEST(Launch, WrongUseIsAUserError) {
       {"launch -n 2 --store /proc/none -- train cnn", {"/proc/none", "cannot make", "all ranks can write"}},
       {"launch -n 2 --store http://h -- train cnn", {"http://h", "etcd://"}},
       {"launch -n 2 --store etcd://h:x -- train cnn", {"'h:x'", "etcd://HOST:PORT"}},
+      {"launch -n 2 --store etcd://127.0.0.1:1 -- train cnn", {"etcd at 127.0.0.1:1: "}},
       {"launch -n 2 --job a/b -- train cnn", {"--job a/b", "without '/'"}},
       {"launch -n 2 --first-rank 2 -- train cnn", {"--first-rank 2", "--size"}},
       {"launch -n 2 --size 3 --first-rank 2 -- train cnn", {"--size 3", "ranks 2 to 3"}},
@@ -213,6 +214,17 @@ TEST(Launch, AskedToEndLetsWorkersSave) {
     EXPECT_TRUE(std::filesystem::exists(folder / "run.json")) << launch.said();
     EXPECT_EQ(launch.temporary_files(), 0u);
   }
+}
+
+// nohup does so.
+TEST(Launch, GoesOnWhereHangUpsAreIgnored) {
+  const auto before = signal(SIGHUP, SIG_IGN);
+  EndlessLaunch launch(2);
+  signal(SIGHUP, before);
+  launch.send_signal(SIGHUP);
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(launch.workers().size(), 2u);
+  EXPECT_EQ(launch.said(), "");
 }
 
 TEST(Launch, SecondInterruptKills) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -72,6 +73,7 @@ class EtcdServer {
     for (std::string& a : arguments) argv.push_back(a.data());
     argv.push_back(nullptr);
     const std::string log = (folder_.path() / "log").string();
+    std::fflush(nullptr);
     id_ = fork();
     if (id_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
