@@ -69,10 +69,12 @@ std::uint64_t largest_arena(const std::vector<Plan>& plans) {
   return bytes;
 }
 
-std::size_t most_lanes(const std::vector<Plan>& plans) {
+// With other processes, asynchronous lanes need no threads.
+std::size_t most_lanes(const std::vector<Plan>& plans, bool has_others) {
   std::size_t lanes = 1;
   for (const Plan& plan : plans)
-    lanes = std::max(lanes, static_cast<std::size_t>(std::ranges::count(plan.lanes, false, &Lane::is_asynchronous)));
+    lanes = std::max(lanes, static_cast<std::size_t>(std::ranges::count_if(
+                                plan.lanes, [&](const Lane& l) { return !has_others || !l.is_asynchronous; })));
   return lanes;
 }
 
@@ -90,7 +92,7 @@ class CpuExecutor final : public Executor {
       : groups_(options.groups),
         plans_(std::move(plans)),
         arena_(largest_arena(plans_)),
-        threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_)) {
+        threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_, groups_ != nullptr)) {
     omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
     carried_losses_.resize(plans_[0].graph.losses.size());
     for (const Plan& plan : plans_) programs_.push_back(bind(plan));
