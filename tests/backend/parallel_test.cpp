@@ -33,7 +33,13 @@ struct Case {
 Case small_cnn() { return {"cnn", {}}; }
 Case small_gpt() {
   return {"gpt2",
-          {{"layers", 2}, {"width", 32}, {"heads", 4}, {"sequence", 8}, {"positions", 8}, {"vocabulary", 64}, {"dropout", 0.1}},
+          {{"layers", 2},
+           {"width", 32},
+           {"heads", 4},
+           {"sequence", 8},
+           {"positions", 8},
+           {"vocabulary", 64},
+           {"dropout", 0.1}},
           2,
           {.kind = OptimizerSettings::Kind::adamw}};
 }
