@@ -56,6 +56,9 @@ void ParallelFlags::apply(SessionFlags& session) {
   options.bucket_bytes = parse_bytes(bucket, "--bucket");
   check(options);
   if (!options.is_used()) return;
+  if (session.clip_norm > 0)
+    fail_user("--clip-norm {}: with --dp, --pp or --micro-batches gradients are not clipped yet; leave it out",
+              session.clip_norm);
   const std::int64_t pieces = std::int64_t{options.replicas} * options.micro_batches;
   if (session.batch == 0) session.batch = batch_of(session.load().graph);
   if (session.batch % pieces != 0)

@@ -81,7 +81,11 @@ void Session::plan_devices(const Graph& graph) {
   const ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
   if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
   UnfoldedPlan mine = groups != nullptr ? part_of(planned.whole, static_cast<std::uint32_t>(rank())) : planned.whole;
-  if (groups == nullptr) mine.plan = in_one_lane(std::move(mine.plan));
+  // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
+  if (groups == nullptr && options_.backend.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
+  if (options_.backend.virtual_gpus > 1 && options_.backend.virtual_gpus != parallel.devices())
+    fail_user("--virtual-gpus {}: --dp {} x --pp {} are {} devices; give as many", options_.backend.virtual_gpus,
+              parallel.replicas, parallel.stages, parallel.devices());
   Plan plan = place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
   verify(plan);

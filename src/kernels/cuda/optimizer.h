@@ -34,7 +34,7 @@ std::vector<UpdateTile> cut_in_tiles(std::span<const UpdateTensor> tensors);
 // The losses of the step, in device memory. A tile that finds one of them not finite changes nothing. A tile whose
 // gradient (or *grad_scale) is not finite changes nothing either and makes all losses NaN, so that the host sees it.
 struct StepLosses {
-  static constexpr int kMost = 4;
+  static constexpr int kMost = 32;
   float* loss[kMost] = {};
   int count = 0;
 };
