@@ -52,7 +52,7 @@ sanitize: setup
 	ctest --preset asan -j 2
 	cmake --preset tsan
 	cmake --build --preset tsan --target test_unit test_backend test_comm
-	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane|^comm\.'
+	ctest --preset tsan -R '^unit\.Loader|^backend\.Lane|^backend\.Parallel|^comm\.'
 
 # What CI compiles of the CUDA side.
 cuda-build: setup

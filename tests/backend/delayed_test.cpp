@@ -251,7 +251,11 @@ TEST(TimeLanes, AreInProportion) {
     return shortest;
   };
   const std::vector<TaskId> few(8, longest), many(64, longest);
-  const double few_ns = time({few})[0], many_ns = time({many})[0];
+  double few_ns = time({few})[0], many_ns = time({many})[0];
+  for (int again = 0; again < 10 && many_ns / few_ns >= 32; ++again) {  // a moment of peace is less likely to be long
+    few_ns = std::min(few_ns, time({few})[0]);
+    many_ns = std::min(many_ns, time({many})[0]);
+  }
   EXPECT_GT(few_ns, 0);
   EXPECT_GT(many_ns / few_ns, 2);
   EXPECT_LT(many_ns / few_ns, 32);
