@@ -245,5 +245,43 @@ TEST(Launch, KillsWorkersThatDoNotLeave) {
   EXPECT_NE(launch.said().find("rank 1 did not leave; it is killed"), std::string::npos) << launch.said();
 }
 
+// Several processes come to the weights of one.
+TEST(Launch, TrainsToTheSameWeights) {
+  const std::string train = "train lenet --batch 16 --data synthetic:64 --steps 3 --seed 3 --parts 2 --json ";
+  const auto one = overtake(train + "--micro-batches 4").json();
+  for (const char* flags : {"-n 2 -- ", "-n 4 -- "}) {
+    const bool is_pair = std::string(flags) == "-n 2 -- ";
+    const CommandResult r =
+        overtake("launch " + (flags + train) +
+                 (is_pair ? "--pp 2 --micro-batches 4 --pipeline zb-h1" : "--dp 4 --reduce by-layer"));
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_EQ(r.json().at("weights_hash"), one.at("weights_hash"));
+    EXPECT_NEAR(r.json().at("loss").get<double>(), one.at("loss").get<double>(), 1e-5);
+    EXPECT_NEAR(r.json().at("test_loss").get<double>(), one.at("test_loss").get<double>(), 1e-5);
+  }
+}
+
+TEST(Launch, GoesOnWithFewerProcesses) {
+  const ScratchFolder folder;
+  const std::string train = "train lenet --batch 16 --data synthetic:64 --seed 3 --parts 2 --json ";
+  const auto whole = overtake(train + "--micro-batches 4 --steps 6").json();
+  const std::string save = folder / "run";
+  const CommandResult half =
+      overtake("launch -n 4 -- " + train + "--dp 2 --pp 2 --micro-batches 2 --steps 0 --save " + save);
+  EXPECT_EQ(half.exit_code, 2) << "no steps are no run";
+  const CommandResult first = overtake("launch -n 4 -- " + train + "--dp 4 --steps 3 --save " + save);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const CommandResult rest =
+      overtake("launch -n 2 -- " + train + "--pp 2 --micro-batches 4 --steps 6 --resume " + save);
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(rest.json().at("weights_hash"), whole.at("weights_hash"));
+}
+
+TEST(Launch, RefusesAnotherNumberOfProcesses) {
+  const CommandResult r = overtake("launch -n 2 -- train lenet --data synthetic:64 --batch 12 --dp 3");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_NE(r.err.find("that is 3 processes, but the job has 2"), std::string::npos) << r.err;
+}
+
 }  // namespace
 }  // namespace overtake::tests
