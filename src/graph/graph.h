@@ -2,7 +2,8 @@
 // Graph: the tasks and buffers of one training step, as plain data. Ids are indices; nothing points anywhere.
 //
 // Within a step every buffer is written by at most one task, except those that live across steps (weights, states):
-// their one writer reads them too and runs after all other readers. Everything about order follows from reads and
+// their one writer reads them too and runs after all other readers. A state may have a writer in every micro-batch, on
+// one lane, each of which goes on from what it reads. Everything about order follows from reads and
 // writes; see dependencies().
 //
 // A delayed task runs one step late, amid the tasks of the step after the one it belongs to. It reads what that earlier
