@@ -125,7 +125,7 @@ int train(TrainFlags flags) {
       },
       [] { return interrupted != 0; });
 
-  if (!flags.trace.empty())
+  if (!flags.trace.empty() && session.is_first())
     write_file_atomically(flags.trace, perfetto_json({{flags.session.model + ", " + session.plan().schedule,
                                                        &session.plan(), result.traces, flags.session.device}}));
   const std::string hash = hash_text(session.weights_hash());

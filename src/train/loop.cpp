@@ -160,7 +160,9 @@ class Loop {
     fail_user(
         "train: a number is not finite at step {}; first made by {}{}; lower --lr, set --clip-norm, or look at the "
         "data",
-        step, culprit.empty() ? "a task that does not make it again" : culprit,
+        step,
+        culprit.empty() ? (session_.is_parallel() ? "one of the devices" : "a task that does not make it again")
+                        : culprit,
         options_.save.empty() ? "" : fmt::format("; checkpoint {} keeps the last good state", options_.save));
   }
 

@@ -95,6 +95,8 @@ void check(const ParallelOptions& o) {
   if (o.micro_batches % o.groups != 0)
     fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
   if (o.reduce != "first-k") reduction_order_from_string(o.reduce);
+  if (o.reduce == "first-k" && o.first_k == 0) fail_user("--reduce first-k: say how many layers with --first-k");
+  if (o.reduce != "first-k" && o.first_k > 0) fail_user("--first-k {}: it is for --reduce first-k", o.first_k);
 }
 
 ParallelPlan plan_in_parallel(const Graph& step, Backend& backend, const ParallelOptions& options,

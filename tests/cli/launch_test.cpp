@@ -266,9 +266,6 @@ TEST(Launch, GoesOnWithFewerProcesses) {
   const std::string train = "train lenet --batch 16 --data synthetic:64 --seed 3 --parts 2 --json ";
   const auto whole = overtake(train + "--micro-batches 4 --steps 6").json();
   const std::string save = folder / "run";
-  const CommandResult half =
-      overtake("launch -n 4 -- " + train + "--dp 2 --pp 2 --micro-batches 2 --steps 0 --save " + save);
-  EXPECT_EQ(half.exit_code, 2) << "no steps are no run";
   const CommandResult first = overtake("launch -n 4 -- " + train + "--dp 4 --steps 3 --save " + save);
   ASSERT_EQ(first.exit_code, 0) << first.err;
   const CommandResult rest =
@@ -281,6 +278,17 @@ TEST(Launch, RefusesAnotherNumberOfProcesses) {
   const CommandResult r = overtake("launch -n 2 -- train lenet --data synthetic:64 --batch 12 --dp 3");
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_NE(r.err.find("that is 3 processes, but the job has 2"), std::string::npos) << r.err;
+}
+
+TEST(Launch, RefusesFlagsThatWouldDoNothing) {
+  const CommandResult without = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --reduce first-k");
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_NE(without.err.find("say how many layers with --first-k"), std::string::npos) << without.err;
+  const CommandResult alone = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --first-k 3");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_NE(alone.err.find("--first-k 3: it is for --reduce first-k"), std::string::npos) << alone.err;
+  const CommandResult clipped = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --clip-norm 1");
+  EXPECT_EQ(clipped.exit_code, 2);
 }
 
 }  // namespace
