@@ -20,12 +20,15 @@ struct Slot {
   std::vector<BufferId> buffers;  // the first has the whole of it
   std::uint64_t bytes = 0;
   bool is_whole_step = false;
-  bool is_carried = false;              // into the next step, for delayed readers
-  std::vector<std::uint32_t> seen;      // per lane: how many tasks have ended whenever one of the buffers is written
-  std::vector<std::uint32_t> last_use;  // per lane: one more than the place of the last task that touches it
-  std::vector<std::uint32_t> last_carried;  // the same of delayed readers, which come before the first write
-  std::uint32_t born = 0, dies = 0;         // in the topological order
-  std::uint32_t carried_until = 0;          // one more than the place there of the last delayed reader
+  bool is_carried = false;          // into the next step, for delayed readers
+  std::vector<std::uint32_t> seen;  // per lane: how many tasks have ended whenever one of the buffers is written
+  struct LastUse {
+    std::uint32_t lane, end;  // one more than the place of the last task that touches it
+  };
+  std::vector<LastUse> last_use;      // of lanes that do
+  std::vector<LastUse> last_carried;  // the same of delayed readers, which come before the first write
+  std::uint32_t born = 0, dies = 0;   // in the topological order
+  std::uint32_t carried_until = 0;    // one more than the place there of the last delayed reader
 };
 
 class MemoryPlanner {
@@ -159,20 +162,24 @@ class MemoryPlanner {
   void describe_slots() {
     std::vector<std::uint32_t> position(graph_.tasks.size(), 0);
     for (std::uint32_t i = 0; i < order_.topological.size(); ++i) position[order_.topological[i]] = i;
+    const auto extend = [&](std::vector<Slot::LastUse>& uses, TaskId t) {
+      const std::uint32_t lane = order_.lane_of[t], end = order_.place_of[t] + 1;
+      const auto known = std::ranges::find(uses, lane, &Slot::LastUse::lane);
+      if (known == uses.end())
+        uses.push_back({lane, end});
+      else
+        known->end = std::max(known->end, end);
+    };
     for (Slot& slot : slots_) {
-      slot.last_use.assign(order_.lanes, 0);
-      slot.last_carried.assign(order_.lanes, 0);
       slot.seen.assign(order_.lanes, kNone);
       if (slot.is_whole_step) continue;
       slot.born = static_cast<std::uint32_t>(position.size());
       const auto touch = [&](TaskId t) {
-        auto& last = slot.last_use[order_.lane_of[t]];
-        last = std::max(last, order_.place_of[t] + 1);
+        extend(slot.last_use, t);
         slot.dies = std::max(slot.dies, position[t]);
       };
       const auto touch_carried = [&](TaskId t) {
-        auto& last = slot.last_carried[order_.lane_of[t]];
-        last = std::max(last, order_.place_of[t] + 1);
+        extend(slot.last_carried, t);
         slot.carried_until = std::max(slot.carried_until, position[t] + 1);
       };
       for (const BufferId b : slot.buffers) {
@@ -190,38 +197,47 @@ class MemoryPlanner {
     }
   }
 
-  bool is_over(const std::vector<std::uint32_t>& last_use, const Slot& before) const {
-    for (std::size_t l = 0; l < order_.lanes; ++l)
-      if (last_use[l] > before.seen[l]) return false;
-    return true;
+  static bool is_over(const std::vector<Slot::LastUse>& uses, const Slot& before) {
+    return std::ranges::all_of(uses, [&](const Slot::LastUse& u) { return u.end <= before.seen[u.lane]; });
   }
   bool ends_before(const Slot& a, const Slot& b) const {
     return !a.is_carried && is_over(a.last_use, b) && is_over(b.last_carried, a);
   }
-  bool conflicts(const Slot& a, const Slot& b) const { return !ends_before(a, b) && !ends_before(b, a); }
+  // What overlaps in one order of the tasks does in all that matter; the rest must be ordered by the lanes.
+  bool conflicts(const Slot& a, const Slot& b) const {
+    if (a.is_carried || b.is_carried) return !ends_before(a, b) && !ends_before(b, a);
+    if (a.dies < b.born) return !is_over(a.last_use, b);
+    return b.dies >= a.born || !is_over(b.last_use, a);
+  }
 
   // Puts the slots down one by one in the given order, each into the smallest gap that holds it.
   std::vector<std::uint64_t> pack(const std::vector<std::uint32_t>& sequence) const {
+    struct Placed {
+      std::uint64_t begin, end;
+      std::uint32_t slot;
+    };
     std::vector<std::uint64_t> offset(slots_.size(), 0);
-    std::vector<std::uint32_t> placed;  // by offset
+    std::vector<Placed> placed;  // by offset
     for (const std::uint32_t s : sequence) {
       const Slot& slot = slots_[s];
       std::uint64_t end_of_last = 0, best = 0, best_gap = ~std::uint64_t{0};
-      for (const std::uint32_t other : placed) {
-        if (!conflicts(slot, slots_[other])) continue;
-        if (offset[other] > end_of_last) {
-          const std::uint64_t gap = offset[other] - end_of_last;
+      for (const Placed& other : placed) {
+        // Neither ends a gap nor moves the border where the next begins.
+        const bool is_behind = other.end <= end_of_last;
+        if (is_behind || !conflicts(slot, slots_[other.slot])) continue;
+        if (other.begin > end_of_last) {
+          const std::uint64_t gap = other.begin - end_of_last;
           if (gap >= slot.bytes && gap < best_gap) {
             best_gap = gap;
             best = end_of_last;
+            if (gap == slot.bytes) break;
           }
         }
-        end_of_last = std::max(end_of_last, offset[other] + slots_[other].bytes);
+        end_of_last = other.end;
       }
       offset[s] = best_gap == ~std::uint64_t{0} ? end_of_last : best;
-      const auto at = std::lower_bound(placed.begin(), placed.end(), offset[s],
-                                       [&](std::uint32_t other, std::uint64_t o) { return offset[other] < o; });
-      placed.insert(at, s);
+      const auto at = std::ranges::lower_bound(placed, offset[s], {}, &Placed::begin);
+      placed.insert(at, {offset[s], offset[s] + slot.bytes, s});
     }
     return offset;
   }

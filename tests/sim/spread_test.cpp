@@ -73,12 +73,15 @@ TEST(Blocks, HoldAllOfTheStepsWorkAndBytes) {
       verify(blocks.graph);
       EXPECT_LE(blocks.blocks.size(), most);
       EXPECT_EQ(total_ns(blocks.work), total_ns(work));
-      std::int64_t block_weights = 0, block_gradients = 0;
+      std::int64_t block_weights = 0, block_gradients = 0, reduced = 0;
       for (const Buffer& b : blocks.graph.buffers)
         if (b.role == Role::weight) block_weights += b.shape[0];
       for (const BlockGraph::Block& b : blocks.blocks)
         for (const BufferId g : b.gradients) block_gradients += blocks.graph.bytes(g);
+      for (const BlockGraph::Block& b : blocks.blocks)
+        for (const BufferId g : b.reduced) reduced += blocks.graph.bytes(g);
       EXPECT_EQ(block_weights, weights);
+      EXPECT_EQ(reduced, gradients);  // that of a tied weight once
       // A tied weight has one gradient of each use.
       if (std::string(model) == "gpt2") {
         EXPECT_GT(block_gradients, gradients);
@@ -132,8 +135,9 @@ TEST(Spread, EveryScheduleComputesTheSameWork) {
   for (const auto& [model, settings] : kModels) {
     const BlockGraph blocks = blocks_of(model, settings, 24);
     if (blocks.blocks.size() < 8) continue;
-    std::int64_t update_ns = 0;
-    for (const BlockGraph::Block& b : blocks.blocks) update_ns += b.update == kNone ? 0 : blocks.work[b.update].ns;
+    std::int64_t update_ns = 0;  // and of ties: once in a step
+    for (const BlockGraph::Block& b : blocks.blocks)
+      for (const TaskId t : {b.tie, b.update}) update_ns += t == kNone ? 0 : blocks.work[t].ns;
     const PipelineProblem problem = problem_of(blocks, 4, 8);
     for (const NamedSchedule& named : named_schedules()) {
       const PipelineSchedule schedule = make_schedule(named.name, problem);

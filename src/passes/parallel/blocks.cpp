@@ -10,20 +10,22 @@
 namespace overtake {
 namespace {
 
-constexpr std::size_t kKinds = 4;
-std::size_t place_of(Kind kind) {
+// The tasks that a block may have, in this order.
+enum Place : std::size_t { kForward, kInputGrad, kWeightGrad, kTie, kUpdate, kKinds };
+constexpr std::array<Kind, kKinds> kKindAt = {Kind::forward, Kind::input_grad, Kind::weight_grad, Kind::weight_grad,
+                                              Kind::update};
+Place place_of(Kind kind) {
   switch (kind) {
     case Kind::forward:
-      return 0;
+      return kForward;
     case Kind::input_grad:
-      return 1;
+      return kInputGrad;
     case Kind::weight_grad:
-      return 2;
+      return kWeightGrad;
     default:
-      return 3;
+      return kUpdate;
   }
 }
-constexpr std::array<Kind, kKinds> kKindAt = {Kind::forward, Kind::input_grad, Kind::weight_grad, Kind::update};
 
 bool is_clipping(const Task& task) { return task.op == Op::clip_norm; }
 
@@ -129,8 +131,7 @@ class Cutter {
   std::vector<std::int64_t> ns_, crossing_;
 };
 
-// The gradients of a tied weight from all its uses, put together: part of its update, for which they come together once
-// and not in every micro-batch.
+// The gradients of a tied weight from all its uses, put together: once in a step, not in every micro-batch.
 bool is_sum_of_tied(const Graph& g, TaskId t, const StepUses& uses) {
   if (g.tasks[t].op != Op::sum) return false;
   const auto is_update = [&](TaskId reader) { return g.tasks[reader].kind == Kind::update; };
@@ -205,8 +206,8 @@ class Merger {
   std::size_t slot(TaskId t) const {
     const Kind kind = g_.tasks[t].kind;
     const bool is_waited_for = kind == Kind::weight_grad && !is_deferrable_[t];
-    const Kind part_of = is_sum_of_tied(g_, t, uses_) ? Kind::update : is_waited_for ? Kind::input_grad : kind;
-    return block_[t] * kKinds + place_of(part_of);
+    return block_[t] * kKinds +
+           (is_sum_of_tied(g_, t, uses_) ? kTie : place_of(is_waited_for ? Kind::input_grad : kind));
   }
 
   // Buffers with the same writer, readers and role become one; those that never leave their task, none.
@@ -237,9 +238,13 @@ class Merger {
       if (writer != nobody) writes_[writer].push_back(b);
       for (const std::size_t reader : readers) reads_[reader].push_back(b);
       if (is_persistent(role)) out_.graph.parameters.push_back({.buffer = b, .init = {}});
-      const auto is_update = [](std::size_t reader) { return reader % kKinds == place_of(Kind::update); };
-      if (!is_persistent(role) && writer != nobody && std::ranges::any_of(readers, is_update))
-        out_.blocks[writer / kKinds].gradients.push_back(b);
+      if (is_persistent(role) || writer == nobody) continue;
+      const auto is_at = [&](Place place) {
+        return std::ranges::any_of(readers, [&](std::size_t reader) { return reader % kKinds == place; });
+      };
+      BlockGraph::Block& made_by = out_.blocks[writer / kKinds];
+      if (writer % kKinds != kTie && (is_at(kUpdate) || is_at(kTie))) made_by.gradients.push_back(b);
+      if (is_at(kUpdate)) made_by.reduced.push_back(b);
     }
   }
 
@@ -247,12 +252,12 @@ class Merger {
   void add_tasks(std::size_t kind) {
     const std::size_t count = out_.blocks.size();
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t b = kind == 1 || kind == 2 ? count - 1 - i : i, at = b * kKinds + kind;
+      const std::size_t b = kind == kInputGrad || kind == kWeightGrad ? count - 1 - i : i, at = b * kKinds + kind;
       if (tasks_[at].empty()) continue;
       BlockGraph::Block& block = out_.blocks[b];
       const TaskId t =
           out_.graph.add_task(kKindAt[kind], Op::block, out_.graph.add_layer(block.name), 0, reads_[at], writes_[at]);
-      std::array{&block.forward, &block.input_grad, &block.weight_grad, &block.update}[kind][0] = t;
+      std::array{&block.forward, &block.input_grad, &block.weight_grad, &block.tie, &block.update}[kind][0] = t;
       out_.work.push_back(works_[at]);
       out_.tasks.push_back(tasks_[at]);
       out_.block_of.push_back(static_cast<std::uint32_t>(b));
@@ -338,7 +343,7 @@ BlockGraph synthetic_blocks(std::uint32_t stages, std::int64_t forward_ns, std::
     x[s] = g.add_buffer(out.blocks[s].name, {1}, DType::u8, Role::activation);
     dx[s] = g.add_buffer(out.blocks[s].name + ".grad", {0}, DType::u8, Role::gradient);
     dw[s] = g.add_buffer(out.blocks[s].name + ".weight.grad", {0}, DType::u8, Role::weight_gradient);
-    out.blocks[s].gradients = {dw[s]};
+    out.blocks[s].gradients = out.blocks[s].reduced = {dw[s]};
   }
   for (std::uint32_t s = 0; s < stages; ++s)
     out.blocks[s].forward = add(s, Kind::forward, {s == 0 ? kNone : x[s - 1], w[s]}, x[s], forward_ns);

@@ -1,6 +1,6 @@
 #pragma once
 // A training step as a chain of blocks, each a layer or several: the terms in which clusters are planned. Of a block
-// there is at most one task of each kind: its forward, its input and weight gradients, its update.
+// there is at most one task of each kind: its forward, its input and weight gradients, its update; and one for ties.
 
 #include <array>
 #include <cstdint>
@@ -18,8 +18,10 @@ struct BlockGraph {
   struct Block {
     std::string name;  // of its first layer
     TaskId forward = kNone, input_grad = kNone, weight_grad = kNone, update = kNone;
-    std::vector<BufferId> gradients =
-        {};  // that its tasks make and an update reads, another block's if weights are tied
+    // Of a weight that other blocks use as well: puts the gradients of all uses together, once in a step.
+    TaskId tie = kNone;
+    std::vector<BufferId> gradients = {};  // that its tasks make in every micro-batch, to be summed over them
+    std::vector<BufferId> reduced = {};    // that its update reads: the same, but for what is tied
   };
   Graph graph;
   std::vector<TaskWork> work;  // per task

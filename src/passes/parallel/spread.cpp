@@ -110,12 +110,20 @@ class Spreader {
     return add_buffer(like, device, in_.graph.buffers[like].role, in_.graph.bytes(like));
   }
   TaskId add_task(Kind kind, Op op, std::uint32_t block, std::uint32_t device, std::uint32_t m, AttrsId attrs,
-                  std::span<const BufferId> reads, std::span<const BufferId> writes, const TaskWork& work) {
+                  std::span<const BufferId> reads, std::span<const BufferId> writes) {
     const TaskId t = graph().add_task(kind, op, layers_[block], attrs, reads, writes);
     graph().tasks[t].device = static_cast<std::uint16_t>(device);
     graph().tasks[t].micro_batch = m;
-    out_.work.push_back(work);
-    out_.task_of.push_back(op == Op::block ? task_of(kind, block) : kNone);
+    out_.work.emplace_back();
+    out_.task_of.push_back(kNone);
+    return t;
+  }
+  // What a task of the blocks does, on a device.
+  TaskId add_block(TaskId like, std::uint32_t device, std::uint32_t m, std::span<const BufferId> reads,
+                   std::span<const BufferId> writes) {
+    const TaskId t = add_task(in_.graph.tasks[like].kind, Op::block, in_.block_of[like], device, m, 0, reads, writes);
+    out_.work[t] = in_.work[like];
+    out_.task_of[t] = like;
     return t;
   }
 
@@ -150,8 +158,8 @@ class Spreader {
   void send(BufferId b, BufferId made, BufferId copy, std::uint32_t block, std::uint32_t from, std::uint32_t to,
             std::uint32_t m) {
     const BufferId message = add_buffer(b, from, Role::activation, 0);
-    const TaskId s = add_task(Kind::send, Op::transfer, block, from, m, 0, {&made, 1}, {&message, 1}, {});
-    const TaskId v = add_task(Kind::recv, Op::transfer, block, to, m, 0, {&message, 1}, {&copy, 1}, {});
+    const TaskId s = add_task(Kind::send, Op::transfer, block, from, m, 0, {&made, 1}, {&message, 1});
+    const TaskId v = add_task(Kind::recv, Op::transfer, block, to, m, 0, {&message, 1}, {&copy, 1});
     messages_.push_back({s, v, made, from, to});
   }
 
@@ -204,8 +212,7 @@ class Spreader {
       total = next;
       writes.push_back(next);
     }
-    const TaskId t =
-        add_task(piece.kind, Op::block, piece.block, device, piece.micro_batch, 0, reads, writes, in_.work[like]);
+    const TaskId t = add_block(like, device, piece.micro_batch, reads, writes);
     for (const BufferId b : in_.graph.writes(like))
       if (is_total_[b]) last_writer_[std::size_t{b} * devices_ + device] = t;
     return t;
@@ -301,6 +308,9 @@ class Spreader {
   }
 
   void reduce() {
+    for (std::uint32_t device = 0; device < devices_; ++device)
+      for (const std::uint32_t b : blocks_on_[device])
+        if (in_.blocks[b].tie != kNone) add_tie(b, device);
     for (std::uint32_t c = 0; c < layout_.chunks(); ++c) reduce_chunk(c);
     for (std::uint32_t device = 0; device < devices_; ++device)
       if (!updates_late())
@@ -310,38 +320,62 @@ class Spreader {
     for (std::vector<TaskId>& lane : lanes_) std::erase(lane, TaskId{kNone});
   }
 
+  // After the last of what it puts together; at the end of the lane where some comes from another device.
+  void add_tie(std::uint32_t block, std::uint32_t device) {
+    const TaskId like = in_.blocks[block].tie;
+    std::vector<TaskId>& lane = lanes_[device];
+    std::vector<BufferId> reads, writes;
+    std::size_t at = 0;
+    for (const BufferId b : in_.graph.reads(like)) {
+      reads.push_back(total_on(b, block, device, false));
+      const auto made = last_writer_.find(std::size_t{b} * devices_ + device);
+      const bool is_here = made != last_writer_.end() && reads.back() == total(b, device);
+      at = is_here ? std::max(at, place_in(lane, made->second) + 1) : lane.size();
+    }
+    for (const BufferId b : in_.graph.writes(like)) {
+      writes.push_back(add_buffer(b, device));
+      total(b, device) = writes.back();
+    }
+    const TaskId t = add_block(like, device, 0, reads, writes);
+    for (const BufferId b : in_.graph.writes(like)) last_writer_[std::size_t{b} * devices_ + device] = t;
+    lane.insert(lane.begin() + static_cast<std::ptrdiff_t>(at), t);
+    for (LatePlace& late : late_places_)
+      if (late.device == device && late.at >= at) ++late.at;
+  }
+  static std::size_t place_in(const std::vector<TaskId>& lane, TaskId t) {
+    return static_cast<std::size_t>(std::ranges::find(lane, t) - lane.begin());
+  }
+
   TaskId add_update(std::uint32_t block, std::uint32_t device, bool is_delayed) {
     const TaskId like = in_.blocks[block].update;
     if (like == kNone) return kNone;
     const std::uint32_t r = device / local_;
     std::vector<BufferId> reads, writes;
     for (const BufferId b : in_.graph.reads(like))
-      reads.push_back(is_total_[b] ? total_on(b, block, device) : operand(b, r, 0, device));
+      // What is gathered in the next step is sent there too.
+      reads.push_back(is_gradient(b) ? total_on(b, block, device, scatters()) : operand(b, r, 0, device));
     for (const BufferId b : in_.graph.writes(like)) writes.push_back(operand(b, r, 0, device));
-    const TaskId t = add_task(Kind::update, Op::block, block, device, 0, 0, reads, writes, in_.work[like]);
+    const TaskId t = add_block(like, device, 0, reads, writes);
     graph().tasks[t].is_delayed = is_delayed;
     return t;
   }
 
-  // A gradient's sum for the update of a block: made on the same device, or, of a tied weight, sent there.
-  BufferId total_on(BufferId b, std::uint32_t block, std::uint32_t device) {
+  bool is_gradient(BufferId b) const { return writer_[b] != kNone && !is_persistent(in_.graph.buffers[b].role); }
+
+  // A gradient's sum for the tie or the update of a block: made on the same device, or sent there.
+  BufferId total_on(BufferId b, std::uint32_t block, std::uint32_t device, bool is_delayed) {
     const std::uint32_t maker = in_.block_of[writer_[b]], r = device / local_;
     const auto at_home = [&](const auto& route) { return r * local_ + route[chunk_of_[block]] == device; };
     const auto route = std::ranges::find_if(layout_.device_of, at_home);
     const std::uint32_t from = r * local_ + (*route)[chunk_of_[maker]];
+    OVERTAKE_CHECK(total(b, from) != kNone, "{} is not summed on device {}", in_.graph.buffer_name(b), from);
     if (from == device) return total(b, device);
     const BufferId copy = add_buffer(b, device);
     send(b, total(b, from), copy, maker, from, device, 0);
-    // What is gathered in the next step is sent there too.
-    for (const TaskId t : {messages_.back().send, messages_.back().recv}) graph().tasks[t].is_delayed = scatters();
+    for (const TaskId t : {messages_.back().send, messages_.back().recv}) graph().tasks[t].is_delayed = is_delayed;
     return copy;
   }
-  BufferId& total(BufferId b, std::uint32_t device) {
-    BufferId& sum = totals_[std::size_t{b} * devices_ + device];
-    OVERTAKE_CHECK(sum != kNone, "{} is not summed on device {}, which updates with it", in_.graph.buffer_name(b),
-                   device);
-    return sum;
-  }
+  BufferId& total(BufferId b, std::uint32_t device) { return totals_[std::size_t{b} * devices_ + device]; }
 
   // The gradients of a chunk over all devices that have it.
   void reduce_chunk(std::uint32_t chunk) {
@@ -354,11 +388,11 @@ class Spreader {
     // In the order in which the first of them has them.
     std::vector<std::uint32_t> blocks;
     for (std::uint32_t b = layout_.first_stage[chunk]; b < layout_.first_stage[chunk + 1]; ++b)
-      if (!in_.blocks[b].gradients.empty()) blocks.push_back(b);
+      if (!in_.blocks[b].reduced.empty()) blocks.push_back(b);
     const auto written = [&](std::uint32_t b) {
-      TaskId last = 0;
-      for (const BufferId g : in_.blocks[b].gradients)
-        last = std::max(last, last_writer_[std::size_t{g} * devices_ + members[0]]);
+      std::size_t last = 0;
+      for (const BufferId g : in_.blocks[b].reduced)
+        last = std::max(last, place_in(lanes_[members[0]], last_writer_.at(std::size_t{g} * devices_ + members[0])));
       return last;
     };
     std::ranges::sort(blocks, {}, written);
@@ -366,7 +400,7 @@ class Spreader {
     std::int64_t bytes = 0;
     for (const std::uint32_t b : blocks) {
       bucket.push_back(b);
-      for (const BufferId g : in_.blocks[b].gradients) bytes += in_.graph.bytes(g);
+      for (const BufferId g : in_.blocks[b].reduced) bytes += in_.graph.bytes(g);
       const bool is_full =
           bytes >= (options_.order == ReductionOrder::buckets ? options_.bucket_bytes : options_.least_bytes);
       if (!is_full && b != blocks.back()) continue;
@@ -388,7 +422,7 @@ class Spreader {
     for (const std::uint32_t device : members) {
       std::vector<BufferId> before, after, parts;
       for (const std::uint32_t b : blocks)
-        for (const BufferId g : in_.blocks[b].gradients) {
+        for (const BufferId g : in_.blocks[b].reduced) {
           before.push_back(total(g, device));
           after.push_back(add_buffer(g, device));
           total(g, device) = after.back();
@@ -399,11 +433,10 @@ class Spreader {
             out_.plan.shares.push_back({before.back(), after.back()});
         }
       const Kind kind = scatters() ? Kind::reduce_scatter : Kind::all_reduce;
-      const TaskId sum =
-          add_task(kind, Op::transfer, blocks[0], device, 0, sums, before, scatters() ? parts : after, {});
+      const TaskId sum = add_task(kind, Op::transfer, blocks[0], device, 0, sums, before, scatters() ? parts : after);
       reductions_[device].push_back(sum);
       if (!scatters()) continue;
-      const TaskId gather = add_task(Kind::all_gather, Op::transfer, blocks[0], device, 0, gathers, parts, after, {});
+      const TaskId gather = add_task(Kind::all_gather, Op::transfer, blocks[0], device, 0, gathers, parts, after);
       graph().tasks[gather].is_delayed = true;
       gathers_[device].emplace_back(blocks[0], gather);
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -36,10 +37,17 @@ class Unfolder {
         in_(cluster.plan.graph),
         options_(options),
         is_fixed_(fixed_buffers(step)),
-        is_total_(blocks.graph.buffers.size(), 0) {
+        is_total_(blocks.graph.buffers.size(), 0),
+        is_tie_(blocks.graph.tasks.size(), 0),
+        is_tied_(blocks.graph.buffers.size(), 0) {
     OVERTAKE_CHECK(!blocks.tasks.empty(), "blocks of {} that stand for no tasks", blocks.graph.model);
     for (const BlockGraph::Block& block : blocks.blocks)
       for (const BufferId b : block.gradients) is_total_[b] = 1;
+    for (const BlockGraph::Block& block : blocks.blocks) {
+      if (block.tie == kNone) continue;
+      is_tie_[block.tie] = 1;
+      for (const BufferId b : blocks.graph.reads(block.tie)) is_tied_[b] = 1;
+    }
     for (const Lane& lane : cluster.plan.lanes) devices_ = std::max<std::uint32_t>(devices_, lane.device + 1u);
     local_ = devices_ / cluster.replicas;
     for (TaskId t = 0; t < in_.tasks.size(); ++t)
@@ -54,13 +62,15 @@ class Unfolder {
   UnfoldedPlan run() {
     for (const Lane& lane : cluster_.plan.lanes)
       for (const TaskId t : lane.tasks)
-        if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update) unfold_block(t);
+        if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update && !is_tie(t)) unfold_block(t);
     find_transfers();
     for (TaskId t = 0; t < in_.tasks.size(); ++t)
       if (in_.tasks[t].kind == Kind::send) unfold_send(t);
     for (TaskId t = 0; t < in_.tasks.size(); ++t) {
       if (in_.tasks[t].kind == Kind::recv)
         unfold_recv(t);
+      else if (is_tie(t))
+        unfold_tie(t);
       else if (in_.tasks[t].kind == Kind::update)
         unfold_block(t);
       else if (in_.tasks[t].op == Op::transfer && in_.tasks[t].kind != Kind::send)
@@ -80,6 +90,7 @@ class Unfolder {
     std::map<std::uint32_t, BufferId> waiting;  // by micro-batch: made, but those before are not
     std::uint32_t added = 0;
     BufferId group = kNone, sum = kNone;
+    std::vector<BufferId> groups = {};  // of tied weights, instead of the sum: each group is tied first
   };
   struct Message {
     TaskId send = kNone, recv = kNone;
@@ -90,8 +101,10 @@ class Unfolder {
   Graph& graph() { return out_.plan.graph; }
   bool is_gradient_piece(TaskId t) const {
     const Kind kind = in_.tasks[t].kind;
-    return in_.tasks[t].op == Op::block && (kind == Kind::input_grad || kind == Kind::weight_grad);
+    return in_.tasks[t].op == Op::block && !is_tie(t) && (kind == Kind::input_grad || kind == Kind::weight_grad);
   }
+  bool is_tie(TaskId t) const { return in_.tasks[t].op == Op::block && is_tie_[cluster_.task_of[t]] != 0; }
+  bool is_tied(BufferId of_cluster) const { return is_tied_[cluster_.buffer_of[of_cluster]] != 0; }
   bool is_total(BufferId of_cluster) const { return is_total_[cluster_.buffer_of[of_cluster]] != 0; }
   std::span<const BufferId> members(BufferId of_cluster) const {
     return blocks_.buffers[cluster_.buffer_of[of_cluster]];
@@ -148,6 +161,30 @@ class Unfolder {
                add_buffer(b, where.device, is_copy ? Role::activation : step_.buffers[b].role);
   }
 
+  // What is summed of a tied weight, group by group: here, or where it was brought to.
+  std::vector<BufferId> groups(BufferId of_cluster, BufferId b) {
+    const std::uint32_t device = in_.buffers[of_cluster].device;
+    if (!is_brought_.contains(of_cluster)) return totals_.at(std::uint64_t{b} * devices_ + device).groups;
+    std::vector<BufferId>& known = brought_groups_[{of_cluster, b}];
+    while (known.size() < options_.groups) known.push_back(add_buffer(b, device, step_.buffers[b].role));
+    return known;
+  }
+
+  // Every group for itself, as a replica would, then the groups.
+  void unfold_tie(TaskId t) {
+    Here sum;
+    for (std::uint32_t g = 0; g < options_.groups; ++g) {
+      Here here;
+      for (const BufferId c : in_.reads(t))
+        for (const BufferId b : members(c)) here[b] = groups(c, b).at(g);
+      for (const TaskId of_step : blocks_.tasks[cluster_.task_of[t]]) clone(t, of_step, here);
+      for (const BufferId c : in_.writes(t))
+        for (const BufferId b : members(c)) sum[b] = g == 0 ? here.at(b) : sum_of(t, b, sum.at(b), here.at(b));
+    }
+    for (const BufferId c : in_.writes(t))
+      for (const BufferId b : members(c)) instances_[{c, b}] = sum.at(b);
+  }
+
   void unfold_block(TaskId t) {
     const bool is_update = in_.tasks[t].kind == Kind::update;
     Here here;
@@ -161,7 +198,7 @@ class Unfolder {
     if (is_update) return;
     for (const BufferId c : in_.writes(t))
       if (is_total(c))
-        for (const BufferId b : members(c)) add_up(t, b, here.at(b));
+        for (const BufferId b : members(c)) add_up(t, b, here.at(b), is_tied(c));
   }
 
   void clone(TaskId t, TaskId of_step, Here& here) {
@@ -213,29 +250,31 @@ class Unfolder {
     return graph().add_attrs(attrs);
   }
 
-  void add_up(TaskId t, BufferId b, BufferId gradient) {
+  void add_up(TaskId t, BufferId b, BufferId gradient, bool is_tied) {
     const std::uint32_t device = in_.tasks[t].device;
     Total& total = totals_[std::uint64_t{b} * devices_ + device];
     const std::set<std::uint32_t>& all = micro_batches_of_.at({device, cluster_.task_of[t]});
     const auto of_a_group = static_cast<std::uint32_t>(std::max<std::size_t>(1, all.size() / options_.groups));
     total.waiting[in_.tasks[t].micro_batch] = gradient;
-    const auto sum_of = [&](BufferId before, BufferId next) {
-      if (before == kNone) return next;
-      const BufferId sum = add_buffer(b, device, step_.buffers[b].role);
-      const BufferId reads[] = {before, next};
-      add_task(t, Kind::weight_grad, Op::sum, layer(step_.tasks[writer_of(b)].layer), graph().add_attrs({}), reads,
-               {&sum, 1});
-      return sum;
-    };
     while (total.added < all.size()) {
       const auto next = total.waiting.find(*std::next(all.begin(), total.added));
       if (next == total.waiting.end()) return;
-      total.group = sum_of(total.group, next->second);
+      total.group = total.group == kNone ? next->second : sum_of(t, b, total.group, next->second);
       total.waiting.erase(next);
       if (++total.added % of_a_group != 0) continue;
-      total.sum = sum_of(total.sum, total.group);
-      total.group = kNone;
+      const BufferId group = std::exchange(total.group, kNone);
+      if (is_tied)
+        total.groups.push_back(group);
+      else
+        total.sum = total.sum == kNone ? group : sum_of(t, b, total.sum, group);
     }
+  }
+  BufferId sum_of(TaskId t, BufferId b, BufferId before, BufferId next) {
+    const BufferId sum = add_buffer(b, in_.tasks[t].device, step_.buffers[b].role);
+    const BufferId reads[] = {before, next};
+    add_task(t, Kind::weight_grad, Op::sum, layer(step_.tasks[writer_of(b)].layer), graph().add_attrs({}), reads,
+             {&sum, 1});
+    return sum;
   }
   TaskId writer_of(BufferId b) {
     if (writers_.empty()) {
@@ -266,7 +305,14 @@ class Unfolder {
   std::vector<BufferId> instances(std::span<const BufferId> of_cluster) {
     std::vector<BufferId> all;
     for (const BufferId c : of_cluster)
-      for (const BufferId b : members(c)) all.push_back(instance(c, b));
+      for (const BufferId b : members(c)) {
+        if (!is_tied(c)) {
+          all.push_back(instance(c, b));
+          continue;
+        }
+        const std::vector<BufferId> each = groups(c, b);
+        all.insert(all.end(), each.begin(), each.end());
+      }
     return all;
   }
 
@@ -385,6 +431,8 @@ class Unfolder {
   const UnfoldOptions& options_;
   std::vector<char> is_fixed_;  // per buffer of the step
   std::vector<char> is_total_;  // per buffer of the blocks
+  std::vector<char> is_tie_;    // per task of the blocks
+  std::vector<char> is_tied_;   // per buffer of the blocks: a tie reads it
   std::uint32_t devices_ = 0, local_ = 1;
   std::map<std::pair<std::uint32_t, TaskId>, std::set<std::uint32_t>> micro_batches_of_;  // of a device's gradients
   std::vector<std::vector<TaskId>> made_;                                                 // per task of the cluster
@@ -393,6 +441,7 @@ class Unfolder {
   std::unordered_map<std::uint64_t, BufferId> on_device_;
   std::set<std::uint64_t> made_once_;
   std::map<std::pair<BufferId, BufferId>, BufferId> instances_, parts_;
+  std::map<std::pair<BufferId, BufferId>, std::vector<BufferId>> brought_groups_;
   std::unordered_map<std::uint64_t, Total> totals_;  // by buffer of the step and device
   std::set<BufferId> is_brought_, noted_;
   std::map<std::pair<Kind, std::int64_t>, std::vector<TaskId>> collectives_;
