@@ -30,7 +30,7 @@ std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const
   if (bytes == 0) return 0;
   FlowNetwork network(topology.links);
   Paths paths(topology, network);
-  const Group pair = make_group(cluster, paths, {from, to});
+  const DeviceGroup pair = make_group(cluster, paths, {from, to});
   return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, options.protocol).predicted_ns;
 }
 
