@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 16;
 constexpr int kSmallRounds = 9, kLargeRounds = 3;
 constexpr double kLongEnough = 0.05;  // seconds of a transfer: what buffers on the way swallow does not count then
-constexpr std::size_t kFirstBytes = 1 << 20, kMostBytes = 64 << 20;
+constexpr std::size_t kFirstBytes = 1 << 20, kMostBytes = 16 << 20;
 
 double cpu_seconds() {
   timespec now{};

@@ -12,11 +12,14 @@
 #include "train/parallel_candidates.h"
 #include "train/parallel_trial.h"
 #include "train/profiling.h"
+#include "train/timing.h"
 
 namespace overtake {
 namespace {
 
 constexpr std::uint32_t kBlocksOfAPipeline = 64, kMostBlocks = 400;
+constexpr double kTrialMs = 300;  // how long the steps of a trial are to take at least
+constexpr int kLeastTrial = 3, kMostTrial = 30;
 constexpr std::uint64_t kPlanningTag = std::uint64_t{1} << 60;
 
 // What rank 0 has, on all.
@@ -72,7 +75,9 @@ Site find_site(const ParallelOptions& options, const ParallelSetting& setting, c
 std::size_t choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
                    const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
   if (candidates.size() == 1) return 0;
-  for (ParallelCandidate& c : candidates) c.measured_ns = time_plan(plan_of(c), setting).value_or(0);
+  const int steps =
+      steps_lasting(kTrialMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
+  for (ParallelCandidate& c : candidates) c.measured_ns = time_plan(plan_of(c), steps, setting).value_or(0);
   const auto is_slower = [](const ParallelCandidate& a, const ParallelCandidate& b) {
     return std::pair(a.measured_ns == 0, a.measured_ns) < std::pair(b.measured_ns == 0, b.measured_ns);
   };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 48;
 constexpr int kUrgent = 1000;
-constexpr int kWarmUp = 2, kSteps = 3;  // the second step is the first with what one before it delayed
+constexpr int kWarmUp = 2;  // the second step is the first with what one before it delayed
 constexpr StepArgs kArgs{.step = 0, .seed = 1, .learning_rate = 0.0f};
 
 // As training does at the end of a step.
@@ -35,13 +35,13 @@ std::optional<Plan> placed(const UnfoldedPlan& mine, const ParallelSetting& sett
   return plan;
 }
 
-std::vector<double> step_seconds(Executor& executor, const RankGroups* groups) {
+std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups* groups) {
   std::vector<double> seconds;
   if (groups == nullptr) {
-    for (const double ms : time_steps(executor, 0, kWarmUp + kSteps, kArgs)) seconds.push_back(1e-3 * ms);
+    for (const double ms : time_steps(executor, 0, steps, kArgs)) seconds.push_back(1e-3 * ms);
     return seconds;
   }
-  for (int i = 0; i < kWarmUp + kSteps; ++i) {
+  for (int i = 0; i < kWarmUp + steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     executor.run(0, kArgs);
     sum_over(*groups->world, 0);
@@ -62,7 +62,7 @@ void run_delayed(Executor& executor) {
 
 }  // namespace
 
-std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, const ParallelSetting& setting) {
+std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
   RankGroups* const groups = setting.groups();
   if (groups != nullptr) add_groups(*groups, whole.plan, groups->world->rank(), setting.make_group);
   std::optional<Plan> plan = placed(own_part(whole, setting.devices), setting);
@@ -72,7 +72,7 @@ std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, const ParallelS
   const auto executor = setting.backend.make_executor(std::move(plans));
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
-  std::vector<double> seconds = step_seconds(*executor, groups);
+  std::vector<double> seconds = step_seconds(*executor, steps, groups);
   run_delayed(*executor);
   if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});
   return std::llround(1e9 * median(seconds));

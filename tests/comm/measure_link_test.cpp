@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "comm/local/local_group.h"
+#include "exec/executor.h"
+#include "train/site.h"
 
 namespace overtake {
 namespace {
@@ -48,6 +50,23 @@ TEST(MeasureLink, FindsBandwidthAndLatency) {
       EXPECT_GT(static_cast<double>(all[0].bytes_per_s), 5e6);
       EXPECT_GE(all[0].busy_cores, 0);
     }
+}
+
+// Threads of one process have the same cores.
+TEST(CoreShares, AreOfThoseWhoWantThem) {
+  const unsigned cores = available_cores();
+  for (const auto& [threads, expected] : {std::pair(cores, 0.5), std::pair(2 * cores, 0.25)}) {
+    auto groups = make_local_groups(2);
+    std::vector<std::vector<double>> shares(2);
+    std::vector<std::thread> ranks;
+    for (std::size_t r = 0; r < 2; ++r)
+      ranks.emplace_back([&, r, wanted = threads] { shares[r] = core_shares(*groups[r], wanted); });
+    for (std::thread& t : ranks) t.join();
+    for (const std::vector<double>& of_all : shares) {
+      ASSERT_EQ(of_all.size(), 2u);
+      for (const double share : of_all) EXPECT_NEAR(share, expected, 1e-9);
+    }
+  }
 }
 
 TEST(MeasureLink, TellsAFastLinkFromASlowOne) {
