@@ -93,7 +93,9 @@ void check(const ParallelOptions& o) {
               o.replicas);
   if (o.micro_batches % o.groups != 0)
     fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
-  if (o.reduce != "first-k" && o.reduce != "auto") reduction_order_from_string(o.reduce);
+  constexpr std::string_view kReductions[] = {"buckets", "by-layer", "scatter-gather", "first-k", "auto"};
+  if (std::ranges::find(kReductions, o.reduce) == std::end(kReductions))
+    fail_user("--reduce {}: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
   if (o.replicas == 1 && o.chooses_reduction())
     fail_user("--reduce {}: one replica has nothing to bring together; give --dp, or leave it out", o.reduce);
   if (o.reduce != "first-k" && o.first_k) fail_user("--first-k {}: it is for --reduce first-k", *o.first_k);

@@ -327,6 +327,10 @@ TEST(Launch, RefusesFlagsThatWouldDoNothing) {
     EXPECT_EQ(one.exit_code, 2);
     EXPECT_NE(one.err.find("one replica has nothing to bring together"), std::string::npos) << one.err;
   }
+  const CommandResult unknown = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --reduce first");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("choose buckets, by-layer, scatter-gather, first-k, auto"), std::string::npos)
+      << unknown.err;
   const CommandResult alone = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --first-k 3");
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_NE(alone.err.find("--first-k 3: it is for --reduce first-k"), std::string::npos) << alone.err;
