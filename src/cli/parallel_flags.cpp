@@ -35,11 +35,14 @@ void ParallelFlags::add_to(CLI::App& command) {
                   "schedule of the pipeline, as `overtake simulate` names them, or search")
       ->capture_default_str();
   command
-      .add_option("--reduce", options.reduce,
-                  "how replicas bring gradients together: buckets, by-layer, scatter-gather, or first-k")
+      .add_option(
+          "--reduce", options.reduce,
+          "how replicas bring gradients together: buckets, by-layer, scatter-gather, first-k, or auto (whichever is "
+          "predicted, and then measured, to be the fastest)")
       ->capture_default_str();
-  command.add_option("--first-k", options.first_k, "of --reduce first-k: how many layers' weight gradients come last")
-      ->capture_default_str();
+  command.add_option("--first-k", options.first_k,
+                     "of --reduce first-k: how many layers' weight gradients come last; default: as predicted and "
+                     "measured to be the fastest");
   command.add_option("--bucket", bucket, "of --reduce buckets: bytes in one, for example 25M")->capture_default_str();
   command
       .add_option("--gradient-groups", options.groups,
@@ -47,6 +50,7 @@ void ParallelFlags::add_to(CLI::App& command) {
                   "weights are then the same to the bit")
       ->check(at_least_one)
       ->capture_default_str();
+  command.add_flag("--predict", options.predict, "say what a step was predicted to take, beside what it took");
   command.add_option("--time-out", time_out, "seconds after which a process that is silent counts as lost")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();

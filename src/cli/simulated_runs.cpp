@@ -1,38 +1,14 @@
 #include "cli/simulated_runs.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "base/error.h"
+#include "passes/parallel/simulated_choice.h"
 #include "passes/pipeline/search.h"
 
 namespace overtake {
 namespace {
-
-constexpr std::uint32_t kGrid = 16;  // values of k tried at first
-
-// Nanoseconds from one device to another of what a block usually hands on.
-std::int64_t transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
-                         const ClusterOptions& options, std::uint32_t from, std::uint32_t to) {
-  std::vector<std::int64_t> crossing;
-  for (std::size_t i = 0; i + 1 < blocks.blocks.size(); ++i) {
-    std::int64_t bytes = 0;
-    for (const BufferId b : blocks.graph.writes(blocks.blocks[i].forward)) {
-      const auto reads = blocks.graph.reads(blocks.blocks[i + 1].forward);
-      if (std::ranges::find(reads, b) != reads.end()) bytes += blocks.graph.bytes(b);
-    }
-    crossing.push_back(bytes);
-  }
-  if (crossing.empty()) return 0;
-  std::ranges::sort(crossing);
-  const std::int64_t bytes = crossing[crossing.size() / 2];
-  if (bytes == 0) return 0;
-  FlowNetwork network(topology.links);
-  Paths paths(topology, network);
-  const Group pair = make_group(cluster, paths, {from, to});
-  return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, options.protocol).predicted_ns;
-}
 
 std::vector<SimulatedRun::Peak> peaks_of(const Plan& plan, const Trace& trace) {
   std::vector<SimulatedRun::Peak> peaks;
@@ -90,7 +66,7 @@ PipelineProblem RunSimulator::problem_of(const RunSpec& spec) const {
               blocks_.graph.model, blocks_.blocks.size());
   PipelineProblem problem{.devices = spec.stages, .micro_batches = spec.micro_batches, .stages = stage_costs(blocks_)};
   if (spec.stages == 1) return problem;
-  problem.transfer_ns = transfer_ns(blocks_, cluster_, topology_, options_, devices[0], devices[1]);
+  problem.transfer_ns = usual_transfer_ns(blocks_, cluster_, topology_, options_.protocol, devices[0], devices[1]);
   for (const std::uint32_t d : devices)
     if (const std::int64_t memory = memory_of(d); memory > 0)
       problem.memory_cap = std::min(memory, problem.memory_cap.value_or(memory));
@@ -162,34 +138,17 @@ SimulatedRun RunSimulator::run_with(const RunSpec& spec, const PipelineProblem& 
   return run;
 }
 
-// Throughput over k is close to a hill: a grid first, then ever closer around its best. Those that do not fit do not
-// count, unless none does.
+// Those that do not fit do not count, unless none does.
 SimulatedRun RunSimulator::best_first_k(const RunSpec& spec, const PipelineProblem& problem,
                                         const PipelineSchedule& schedule) const {
-  std::uint32_t most = 0;
-  for (std::uint32_t c = 0; c < schedule.layout.chunks(); ++c)
-    most = std::max(most, schedule.layout.first_stage[c + 1] - schedule.layout.first_stage[c]);
-  std::map<std::uint32_t, bool> tried;
   std::optional<SimulatedRun> best;
-  std::uint32_t best_k = 0;
-  const auto try_k = [&](std::uint32_t k) {
-    if (k > most || !tried.try_emplace(k, true).second) return;
+  search_first_k(most_first_k(schedule.layout), [&](std::uint32_t k) {
     SimulatedRun run = run_with(spec, problem, schedule, k);
     const auto rank = [&](const SimulatedRun& r) { return std::pair(!fits(r), r.result.trace.step_ns); };
-    if (best && rank(run) >= rank(*best)) return;
+    if (best && rank(run) >= rank(*best)) return false;
     best = std::move(run);
-    best_k = k;
-  };
-  std::uint32_t step = std::max(1u, most / kGrid);
-  for (std::uint32_t k = 0; k <= most; k += step) try_k(k);
-  try_k(most);
-  while (step > 1) {
-    step = (step + 1) / 2;
-    const std::uint32_t middle = best_k;
-    for (const std::uint32_t k : {middle >= 2 * step ? middle - 2 * step : 0, middle >= step ? middle - step : 0,
-                                  middle + step, middle + 2 * step})
-      try_k(k);
-  }
+    return true;
+  });
   return std::move(*best);
 }
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 
@@ -10,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/parallel_flags.h"
 #include "cli/session_flags.h"
+#include "report/device_time.h"
 #include "report/perfetto.h"
 #include "train/loop.h"
 
@@ -75,20 +77,43 @@ void complete(TrainFlags& flags, const ModelSettings& settings) {
 // All that processes of one job must have in common.
 std::string identity_of(const TrainFlags& flags) {
   const ParallelOptions& p = flags.parallel.options;
-  return nlohmann::json{
-      {"version", OVERTAKE_VERSION},
-      {"model", flags.loop.model},
-      {"settings", flags.loop.model_settings},
-      {"training", flags.loop.training_settings},
-      {"seed", flags.loop.seed},
-      {"steps", flags.loop.steps},
-      {"epochs", flags.loop.epochs},
-      {"save_every", flags.loop.save_every},
-      {"resumes", !flags.loop.resume.empty()},
-      {"saves", !flags.loop.save.empty()},
-      {"traces", !flags.trace.empty()},
-      {"parallel", {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce, p.first_k, p.bucket_bytes}}}
+  return nlohmann::json{{"version", OVERTAKE_VERSION},
+                        {"model", flags.loop.model},
+                        {"settings", flags.loop.model_settings},
+                        {"training", flags.loop.training_settings},
+                        {"seed", flags.loop.seed},
+                        {"steps", flags.loop.steps},
+                        {"epochs", flags.loop.epochs},
+                        {"save_every", flags.loop.save_every},
+                        {"resumes", !flags.loop.resume.empty()},
+                        {"saves", !flags.loop.save.empty()},
+                        {"traces", !flags.trace.empty()},
+                        {"parallel",
+                         {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce, p.first_k.value_or(kNone),
+                          p.bucket_bytes, p.predict}}}
       .dump();
+}
+
+// Of several devices, what part of a step each was predicted to compute nothing.
+std::vector<double> predicted_idle(const Session& session) {
+  std::vector<double> idle;
+  if (!session.predicted()) return idle;
+  const PredictedStep& step = *session.predicted();
+  for (const DeviceTime& d : device_times(step.plan, step.trace))
+    idle.push_back(1 - static_cast<double>(d.busy_ns) / static_cast<double>(step.step_ns()));
+  return idle;
+}
+
+void print_prediction(const Session& session, double step_ms) {
+  const std::optional<double> ms = session.predicted_ms();
+  if (!ms) return fmt::print("predicted      nothing: --schedule {} measures no tasks\n", session.plan().schedule);
+  fmt::print("predicted      {:.2f} ms ({:.1f} % {} than measured)\n", *ms, 100 * std::abs(*ms / step_ms - 1),
+             *ms < step_ms ? "less" : "more");
+  const std::vector<double> idle = predicted_idle(session);
+  if (idle.size() < 2) return;
+  fmt::print("predicted idle");
+  for (const double part : idle) fmt::print(" {:.0f} %", 100 * part);
+  fmt::print(" of the step, by device\n");
 }
 
 int train(TrainFlags flags) {
@@ -140,6 +165,7 @@ int train(TrainFlags flags) {
     if (result.test.samples > 0) fmt::print("test loss      {:.6f}\n", result.test.loss);
     if (result.test.accuracy >= 0) fmt::print("test accuracy  {:.2f} %\n", 100 * result.test.accuracy);
     fmt::print("step time      {:.2f} ms (median, schedule {})\n", result.step_ms, session.plan().schedule);
+    if (flags.parallel.options.predict) print_prediction(session, result.step_ms);
     fmt::print("memory         {}\n", format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
     fmt::print("weights hash   {}\n", hash);
   } else {
@@ -150,6 +176,13 @@ int train(TrainFlags flags) {
                           {"weights_hash", hash},
                           {"schedule", session.plan().schedule},
                           {"interrupted", result.interrupted}};
+    if (flags.parallel.options.predict) {
+      const std::optional<double> ms = session.predicted_ms();
+      out["predicted_ms"] = ms ? nlohmann::json(*ms) : nlohmann::json();
+      out["predicted_idle"] = predicted_idle(session);
+    }
+    if (session.parallel().replicas > 1) out["reduce"] = session.parallel().reduce;
+    if (session.parallel().replicas > 1 && session.parallel().first_k) out["first_k"] = *session.parallel().first_k;
     if (result.test.samples > 0) out["test_loss"] = result.test.loss;
     if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
     fmt::print("{}\n", out.dump());

@@ -64,7 +64,7 @@ std::string ClusterRun::where(const JobState& job, TaskId t) const {
 
 // Of a task that has begun and not ended, on a device that still runs: a transfer.
 std::string ClusterRun::why_open(const JobState& job, TaskId t) const {
-  const Transfer& transfer = job.transfers.list[job.transfers.transfer[t]];
+  const PlanTransfer& transfer = job.transfers.list[job.transfers.transfer[t]];
   std::string missing, gone;
   std::size_t more = 0;
   for (const TaskId member : job.transfers.tasks_of(transfer)) {

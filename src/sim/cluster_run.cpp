@@ -198,7 +198,7 @@ void ClusterRun::begin_head(std::uint32_t l) {
 bool ClusterRun::begin_transfer(std::uint32_t id, TaskId t, std::uint32_t step) {
   JobState& job = jobs_[id];
   const std::uint32_t index = job.transfers.transfer[t], rank = job.transfers.rank[t];
-  const Transfer& transfer = job.transfers.list[index];
+  const PlanTransfer& transfer = job.transfers.list[index];
   TransferState& state = job.transfer_states[index];
   if (transfer.operation != Operation::send_recv) {
     if (state.step[step % 2] != step) {
@@ -226,7 +226,7 @@ bool ClusterRun::begin_transfer(std::uint32_t id, TaskId t, std::uint32_t step) 
 
 CollectiveId ClusterRun::add_collective(std::uint32_t id, std::uint32_t index, std::uint32_t step) {
   JobState& job = jobs_[id];
-  const Transfer& transfer = job.transfers.list[index];
+  const PlanTransfer& transfer = job.transfers.list[index];
   GroupId& group = job.transfer_states[index].group;
   const bool is_message = transfer.operation == Operation::send_recv;
   if (group == kNone) {
@@ -253,7 +253,7 @@ CollectiveId ClusterRun::add_collective(std::uint32_t id, std::uint32_t index, s
 void ClusterRun::note(const CollectiveReport& report) {
   const Owner& owner = owners_[report.collective];
   JobState& job = jobs_[owner.job];
-  const Transfer& transfer = job.transfers.list[owner.transfer];
+  const PlanTransfer& transfer = job.transfers.list[owner.transfer];
   const TaskId t = job.transfers.tasks_of(transfer)[report.rank];
   if (devices_[device_of(job, t)].is_stopped()) return;
   if (transfer.operation == Operation::send_recv && report.rank == 1) {

@@ -34,7 +34,7 @@ GroupId Collectives::add_group(std::vector<std::uint32_t> devices) {
 }
 
 CollectiveId Collectives::add(const CollectiveSpec& spec) {
-  const Group& group = groups_[spec.group]->group;
+  const DeviceGroup& group = groups_[spec.group]->group;
   const std::int64_t chunk = spec.chunk_bytes > 0 ? std::min(spec.chunk_bytes, spec.bytes) : spec.bytes;
   Collective collective{.spec = spec, .choice = {}, .bytes_left = spec.bytes, .is_ready = {}};
   collective.choice = choose(group, spec.operation, chunk, spec.algorithm, spec.protocol);

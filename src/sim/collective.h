@@ -55,7 +55,7 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
 
   GroupId add_group(std::vector<std::uint32_t> devices);
-  const Group& group(GroupId id) const { return groups_[id]->group; }
+  const DeviceGroup& group(GroupId id) const { return groups_[id]->group; }
 
   // Makes a collective known; nothing happens before ranks are ready. A user error where it cannot run as forced.
   CollectiveId add(const CollectiveSpec& spec);
@@ -105,7 +105,7 @@ class Collectives {
     std::uint32_t started_ranks = 0, open_ranks = 0;
   };
   struct GroupState {
-    Group group;
+    DeviceGroup group;
     std::map<std::tuple<Operation, Algorithm, std::uint32_t>, LaneTable> tables;
     std::set<std::pair<int, CollectiveId>> waiting;  // (-priority, id) with a rank ready and bytes left
     Run run;

@@ -20,7 +20,7 @@ LinkKind Paths::kind(PathId path) const {
   return last;
 }
 
-bool Group::is_even() const {
+bool DeviceGroup::is_even() const {
   return std::all_of(nodes.begin(), nodes.end(), [&](const auto& ranks) { return ranks.size() == nodes[0].size(); });
 }
 
@@ -32,7 +32,7 @@ constexpr std::size_t kMostRanksToOrder = 8;  // 5040 orders
 // left, in both directions.
 class RingSearch {
  public:
-  RingSearch(Paths& paths, const Group& group, const std::vector<std::uint32_t>& ranks)
+  RingSearch(Paths& paths, const DeviceGroup& group, const std::vector<std::uint32_t>& ranks)
       : paths_(paths), group_(group), ranks_(ranks), left_(paths.topology().links.size()) {
     for (std::size_t l = 0; l < left_.size(); ++l) left_[l] = paths.topology().links[l].bandwidth;
   }
@@ -100,7 +100,7 @@ class RingSearch {
   }
 
   Paths& paths_;
-  const Group& group_;
+  const DeviceGroup& group_;
   const std::vector<std::uint32_t>& ranks_;
   std::vector<std::int64_t> left_;  // per link
   std::vector<std::uint32_t> order_, best_;
@@ -108,7 +108,7 @@ class RingSearch {
 };
 
 // Whether any pair in the node has a cable of its own.
-bool has_cables(Paths& paths, const Group& group, const std::vector<std::uint32_t>& ranks) {
+bool has_cables(Paths& paths, const DeviceGroup& group, const std::vector<std::uint32_t>& ranks) {
   for (std::size_t i = 1; i < ranks.size(); ++i)
     if (paths.network().path_links(paths.between(group.devices[ranks[0]], group.devices[ranks[i]])).size() == 1)
       return true;
@@ -116,7 +116,7 @@ bool has_cables(Paths& paths, const Group& group, const std::vector<std::uint32_
 }
 
 // Each place in the nodes reaches the same place of the next node by links that no other place uses.
-bool find_rails(Paths& paths, const Group& group) {
+bool find_rails(Paths& paths, const DeviceGroup& group) {
   if (group.nodes.size() < 2 || group.nodes[0].size() < 2 || !group.is_even()) return false;
   std::set<LinkId> used;
   for (std::size_t place = 0; place < group.nodes[0].size(); ++place) {
@@ -128,7 +128,8 @@ bool find_rails(Paths& paths, const Group& group) {
 }
 
 // Puts the ranks of a node into the order of its widest ring; gives all its rings.
-std::vector<std::vector<std::uint32_t>> order_node(Paths& paths, Group& group, std::vector<std::uint32_t>& ranks) {
+std::vector<std::vector<std::uint32_t>> order_node(Paths& paths, DeviceGroup& group,
+                                                   std::vector<std::uint32_t>& ranks) {
   if (ranks.size() < 3 || ranks.size() > kMostRanksToOrder || !has_cables(paths, group, ranks)) return {ranks};
   std::vector<std::vector<std::uint32_t>> rings = RingSearch(paths, group, ranks).search();
   ranks = rings[0];
@@ -136,7 +137,7 @@ std::vector<std::vector<std::uint32_t>> order_node(Paths& paths, Group& group, s
 }
 
 // Through all nodes: one ring, or with rails one per place, which enters every node there.
-std::vector<std::vector<std::uint32_t>> rings_across(const Group& group) {
+std::vector<std::vector<std::uint32_t>> rings_across(const DeviceGroup& group) {
   std::vector<std::vector<std::uint32_t>> rings(group.has_rails ? group.nodes[0].size() : 1);
   for (std::size_t ring = 0; ring < rings.size(); ++ring)
     for (const std::vector<std::uint32_t>& ranks : group.nodes)
@@ -144,7 +145,7 @@ std::vector<std::vector<std::uint32_t>> rings_across(const Group& group) {
   return rings;
 }
 
-void find_rings(Paths& paths, Group& group) {
+void find_rings(Paths& paths, DeviceGroup& group) {
   for (std::vector<std::uint32_t>& ranks : group.nodes) group.rings = order_node(paths, group, ranks);
   if (group.nodes.size() > 1) group.rings = rings_across(group);
 }
@@ -156,7 +157,7 @@ void widen(Hop& hop, Paths& paths, std::uint32_t from, std::uint32_t to) {
   hop.bytes_per_ns = std::min(hop.bytes_per_ns, paths.network().path_bandwidth(path) / 1e9);
 }
 
-void measure_hops(Paths& paths, Group& group) {
+void measure_hops(Paths& paths, DeviceGroup& group) {
   const auto device = [&](std::uint32_t rank) { return group.devices[rank]; };
   for (std::size_t n = 0; n < group.nodes.size(); ++n) {
     const std::vector<std::uint32_t>& ranks = group.nodes[n];
@@ -171,7 +172,7 @@ void measure_hops(Paths& paths, Group& group) {
 }
 
 // Where every ring sends at the same rate: what one rank sends in all of them, limited by the fullest link.
-double rate_of(Paths& paths, const Group& group) {
+double rate_of(Paths& paths, const DeviceGroup& group) {
   std::vector<double> load(paths.topology().links.size(), 0);
   for (const std::vector<std::uint32_t>& ring : group.rings)
     for (std::size_t i = 0; i < ring.size(); ++i) {
@@ -185,7 +186,7 @@ double rate_of(Paths& paths, const Group& group) {
 }
 
 // The switch that adds for these ranks: the nearest one to which all have ways of their own.
-std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const Group& group,
+std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const DeviceGroup& group,
                                     const std::vector<std::uint32_t>& ranks) {
   const Topology& topology = paths.topology();
   std::optional<Reducer> best;
@@ -225,8 +226,8 @@ std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const 
 
 }  // namespace
 
-Group make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices) {
-  Group group;
+DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices) {
+  DeviceGroup group;
   group.devices = std::move(devices);
   OVERTAKE_CHECK(std::set(group.devices.begin(), group.devices.end()).size() == group.devices.size(),
                  "a group of {} devices has one of them twice", group.devices.size());

@@ -47,7 +47,7 @@ struct Hop {
   double bytes_per_ns = 1e9;
 };
 
-struct Group {
+struct DeviceGroup {
   std::vector<std::uint32_t> devices;  // by rank
   // Ranks by node, in order of first appearance, or where a node's devices are joined by cables, of its widest ring.
   std::vector<std::vector<std::uint32_t>> nodes;
@@ -68,6 +68,6 @@ struct Group {
 };
 
 // The devices must be different.
-Group make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices);
+DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices);
 
 }  // namespace overtake

@@ -11,7 +11,7 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Group& group, Paths& paths, Operation operation)
+  Builder(const DeviceGroup& group, Paths& paths, Operation operation)
       : group_(group), paths_(paths), operation_(operation) {}
 
   std::uint32_t ranks() const { return group_.size(); }
@@ -271,7 +271,7 @@ class Builder {
   }
 
  private:
-  const Group& group_;
+  const DeviceGroup& group_;
   Paths& paths_;
   Operation operation_;
   std::vector<SendLane> lanes_;
@@ -280,7 +280,7 @@ class Builder {
 
 }  // namespace
 
-std::string_view cannot_run(const Group& group, Operation operation, Algorithm algorithm) {
+std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algorithm algorithm) {
   if (operation == Operation::send_recv) return group.size() == 2 ? "" : "send and receive are between two devices";
   switch (algorithm) {
     case Algorithm::automatic:
@@ -308,7 +308,8 @@ std::string_view cannot_run(const Group& group, Operation operation, Algorithm a
   return "";
 }
 
-LaneTable make_lanes(const Group& group, Paths& paths, Operation operation, Algorithm algorithm, std::uint32_t root) {
+LaneTable make_lanes(const DeviceGroup& group, Paths& paths, Operation operation, Algorithm algorithm,
+                     std::uint32_t root) {
   Builder builder(group, paths, operation);
   if (group.size() < 2) return builder.finish(algorithm);
   if (operation == Operation::send_recv) {

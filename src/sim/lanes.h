@@ -34,7 +34,7 @@ struct SendLane {
   std::uint32_t shards = 1, shard = 0;
   std::uint32_t pieces = 1, place = 0;
   std::uint32_t again = 0;
-  std::uint32_t reducer = kNone;  // in Group::rail_reducers, or 0 for Group::reducer
+  std::uint32_t reducer = kNone;  // in DeviceGroup::rail_reducers, or 0 for DeviceGroup::reducer
   std::uint32_t first_need = 0, need_count = 0;
   std::uint32_t first_wake = 0, wake_count = 0;
 };
@@ -60,9 +60,10 @@ struct LaneTable {
 };
 
 // Why a group cannot do an operation in that way ("the nodes have different numbers of devices"); empty when it can.
-std::string_view cannot_run(const Group& group, Operation operation, Algorithm algorithm);
+std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algorithm algorithm);
 
 // `root` is the rank that has the data of a broadcast; send_recv is from rank 0 to rank 1. cannot_run must be empty.
-LaneTable make_lanes(const Group& group, Paths& paths, Operation operation, Algorithm algorithm, std::uint32_t root);
+LaneTable make_lanes(const DeviceGroup& group, Paths& paths, Operation operation, Algorithm algorithm,
+                     std::uint32_t root);
 
 }  // namespace overtake

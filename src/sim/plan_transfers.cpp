@@ -56,7 +56,7 @@ class Matcher {
  private:
   std::uint32_t device(TaskId t) const { return devices_[g_.tasks[t].device]; }
 
-  void add(Transfer transfer, std::span<const TaskId> members) {
+  void add(PlanTransfer transfer, std::span<const TaskId> members) {
     transfer.first = static_cast<std::uint32_t>(out_.tasks.size());
     transfer.members = static_cast<std::uint32_t>(members.size());
     for (std::uint32_t r = 0; r < members.size(); ++r) {
@@ -97,7 +97,7 @@ class Matcher {
         members[{g_.tasks[t].kind, g_.attrs_of(g_.tasks[t]).integer("collective")}].push_back(t);
     for (auto& [key, tasks] : members) {
       std::ranges::sort(tasks, {}, [&](TaskId t) { return std::pair(device(t), t); });
-      Transfer transfer{.operation = operation_of(g_, tasks[0])};
+      PlanTransfer transfer{.operation = operation_of(g_, tasks[0])};
       for (const TaskId t : tasks) {
         const std::int64_t bytes = whole_bytes(t);
         OVERTAKE_CHECK(t == tasks[0] || bytes == transfer.bytes, "{} bytes of {}, but {} of {}: one collective", bytes,

@@ -11,7 +11,7 @@
 namespace overtake {
 
 // A send with its recv, or the members of a collective.
-struct Transfer {
+struct PlanTransfer {
   Operation operation = Operation::send_recv;
   std::uint8_t priority = 0;             // higher first
   std::int64_t bytes = 0;                // of the whole vector
@@ -19,14 +19,14 @@ struct Transfer {
 };
 
 struct PlanTransfers {
-  std::vector<Transfer> list;
+  std::vector<PlanTransfer> list;
   std::vector<TaskId> tasks;            // of each transfer by rank: send and recv, or by device of the cluster
   std::vector<std::uint32_t> transfer;  // per task of the plan: which it takes part in, or kNone
   std::vector<std::uint32_t> rank;      // and as which
   std::vector<std::uint32_t> device;    // per entry of `tasks`, of the cluster
 
-  std::span<const TaskId> tasks_of(const Transfer& t) const { return std::span(tasks).subspan(t.first, t.members); }
-  std::span<const std::uint32_t> devices_of(const Transfer& t) const {
+  std::span<const TaskId> tasks_of(const PlanTransfer& t) const { return std::span(tasks).subspan(t.first, t.members); }
+  std::span<const std::uint32_t> devices_of(const PlanTransfer& t) const {
     return std::span(device).subspan(t.first, t.members);
   }
 };

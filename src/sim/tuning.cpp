@@ -26,7 +26,7 @@ std::uint32_t log2_up(std::uint32_t n) { return static_cast<std::uint32_t>(std::
 // The formulas, in bytes and nanoseconds.
 class Formula {
  public:
-  Formula(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol, double bytes)
+  Formula(const DeviceGroup& group, Operation operation, Algorithm algorithm, Protocol protocol, double bytes)
       : group_(group), operation_(operation), algorithm_(algorithm), protocol_(protocol), bytes_(bytes) {}
 
   double time() const {
@@ -130,7 +130,7 @@ class Formula {
            (is_one ? 0 : inside_nodes());
   }
 
-  const Group& group_;
+  const DeviceGroup& group_;
   Operation operation_;
   Algorithm algorithm_;
   Protocol protocol_;
@@ -139,7 +139,7 @@ class Formula {
 
 }  // namespace
 
-std::int64_t base_ns(const Group& group, Algorithm algorithm, Protocol protocol) {
+std::int64_t base_ns(const DeviceGroup& group, Algorithm algorithm, Protocol protocol) {
   if (algorithm == Algorithm::in_network) {
     const std::vector<Reducer>& rails = group.rail_reducers;
     return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
@@ -174,18 +174,18 @@ double reduction_limit(const Reducer& reducer, double wire, double bytes) {
   return std::min(reducer.bytes_per_ns * r.efficiency, bytes > 0 ? sums * wire / bytes : sums);
 }
 
-std::int64_t predict_ns(const Group& group, Operation operation, Algorithm algorithm, Protocol protocol,
+std::int64_t predict_ns(const DeviceGroup& group, Operation operation, Algorithm algorithm, Protocol protocol,
                         std::int64_t bytes) {
   if (group.size() < 2) return 0;
   const Formula formula(group, operation, algorithm, protocol, static_cast<double>(bytes));
   return base_ns(group, algorithm, protocol) + std::llround(formula.time());
 }
 
-std::int64_t ring_latency_ns(const Group& group, Operation operation, Protocol protocol, std::int64_t bytes) {
+std::int64_t ring_latency_ns(const DeviceGroup& group, Operation operation, Protocol protocol, std::int64_t bytes) {
   return std::llround(Formula(group, operation, Algorithm::ring, protocol, static_cast<double>(bytes)).ring_latency());
 }
 
-double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, std::int64_t bytes) {
+double wire_bytes(const DeviceGroup& group, Operation operation, Algorithm algorithm, std::int64_t bytes) {
   if (group.size() < 2) return 0;
   const double n = group.size(), all = static_cast<double>(bytes);
   const double passes = operation == Operation::all_reduce ? 2 : 1;
@@ -201,7 +201,8 @@ double wire_bytes(const Group& group, Operation operation, Algorithm algorithm, 
   return passes * all * (n - 1) / n;
 }
 
-Choice choose(const Group& group, Operation operation, std::int64_t bytes, Algorithm algorithm, Protocol protocol) {
+Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes, Algorithm algorithm,
+              Protocol protocol) {
   if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
     fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
               to_string(operation), group.size(), why);

@@ -7,14 +7,19 @@
 #include <set>
 
 #include "base/error.h"
-#include "passes/pipeline/named.h"
-#include "passes/pipeline/search.h"
+#include "passes/parallel/simulated_choice.h"
+#include "train/measure_link.h"
+#include "train/parallel_candidates.h"
+#include "train/parallel_trial.h"
 #include "train/profiling.h"
+#include "train/timing.h"
 
 namespace overtake {
 namespace {
 
 constexpr std::uint32_t kBlocksOfAPipeline = 64, kMostBlocks = 400;
+constexpr double kTrialMs = 300;  // how long the steps of a trial are to take at least
+constexpr int kLeastTrial = 3, kMostTrial = 30;
 constexpr std::uint64_t kPlanningTag = std::uint64_t{1} << 60;
 
 // What rank 0 has, on all.
@@ -30,7 +35,7 @@ std::string shared_text(const RankGroups* groups, const std::function<std::strin
 }
 
 std::vector<TaskWork> measured_work(const Graph& step, Backend& backend) {
-  const Profile profile = measure_profile(step, backend, 0);  // nothing side by side
+  const Profile profile = measure_alone(step, backend);
   std::vector<TaskWork> work(step.tasks.size());
   for (TaskId t = 0; t < work.size(); ++t) work[t].ns = profile.alone_ns[t];
   return work;
@@ -48,42 +53,36 @@ std::vector<TaskWork> work_from_text(const std::string& text) {
   return work;
 }
 
-std::string to_text(const PipelineSchedule& s) {
-  nlohmann::json orders = nlohmann::json::array();
-  for (const auto& order : s.orders) {
-    nlohmann::json blocks = nlohmann::json::array();
-    for (const Block& b : order) blocks.push_back({static_cast<int>(b.kind), b.is_joined, b.chunk, b.micro_batch});
-    orders.push_back(std::move(blocks));
-  }
-  return nlohmann::json{{"name", s.name},
-                        {"first_stage", s.layout.first_stage},
-                        {"device_of", s.layout.device_of},
-                        {"route_of", s.layout.route_of},
-                        {"orders", std::move(orders)}}
-      .dump();
+// Of all ranks at once, where each has cores of its own: then what else they share counts. Rank 0's are taken.
+std::vector<TaskWork> shared_work(const Graph& step, const ParallelSetting& setting,
+                                  const std::vector<double>& core_shares) {
+  const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
+  const RankGroups* const groups = setting.groups();
+  std::vector<TaskWork> own;
+  if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting.backend);
+  return work_from_text(shared_text(groups, [&] { return to_text(own); }));
 }
 
-PipelineSchedule schedule_from_text(const std::string& text) {
-  const auto in = nlohmann::json::parse(text);
-  PipelineSchedule s;
-  s.name = in.at("name").get<std::string>();
-  s.layout.first_stage = in.at("first_stage").get<std::vector<std::uint32_t>>();
-  s.layout.device_of = in.at("device_of").get<std::vector<std::vector<std::uint32_t>>>();
-  s.layout.route_of = in.at("route_of").get<std::vector<std::uint32_t>>();
-  for (const auto& order : in.at("orders")) {
-    s.orders.emplace_back();
-    for (const auto& b : order)
-      s.orders.back().push_back({static_cast<BlockKind>(b[0].get<int>()), b[1].get<bool>(), b[2].get<std::uint32_t>(),
-                                 b[3].get<std::uint32_t>()});
-  }
-  return s;
+Site find_site(const ParallelOptions& options, const ParallelSetting& setting, const std::vector<double>& core_shares) {
+  if (setting.devices.virtual_gpus > 1) return site_of_virtual_gpus(options.devices(), setting.devices.virtual_link);
+  if (setting.groups() == nullptr) return {};
+  Group& world = *setting.groups()->world;
+  LinkTimes link = measure_link(world, options.replicas > 1 ? LinkUse::sums : LinkUse::messages);
+  return site_of_ranks(link, core_shares, setting.threads());
 }
 
-PipelineSchedule make_pipeline(const PipelineProblem& problem, const ParallelOptions& options) {
-  if (options.stages == 1 || options.pipeline != "search")
-    return make_schedule(options.stages == 1 ? "1f1b" : options.pipeline, problem);
-  // On two devices at once a weight would get its gradients in another order.
-  return search_schedule(problem, {.seconds = options.search_seconds, .may_repeat_weights = false}).schedule;
+// Which of the candidates, by a few real steps of each where there are several.
+std::size_t choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
+                   const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
+  if (candidates.size() == 1) return 0;
+  const int steps =
+      steps_lasting(kTrialMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
+  for (ParallelCandidate& c : candidates) c.measured_ns = time_plan(plan_of(c), steps, setting).value_or(0);
+  const auto is_slower = [](const ParallelCandidate& a, const ParallelCandidate& b) {
+    return std::pair(a.measured_ns == 0, a.measured_ns) < std::pair(b.measured_ns == 0, b.measured_ns);
+  };
+  const auto fastest = std::ranges::min_element(candidates, is_slower) - candidates.begin();
+  return std::stoul(shared_text(setting.groups(), [&] { return std::to_string(fastest); }));
 }
 
 }  // namespace
@@ -94,34 +93,59 @@ void check(const ParallelOptions& o) {
               o.replicas);
   if (o.micro_batches % o.groups != 0)
     fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
-  if (o.reduce != "first-k") reduction_order_from_string(o.reduce);
-  if (o.reduce == "first-k" && o.first_k == 0) fail_user("--reduce first-k: say how many layers with --first-k");
-  if (o.reduce != "first-k" && o.first_k > 0) fail_user("--first-k {}: it is for --reduce first-k", o.first_k);
+  constexpr std::string_view kReductions[] = {"buckets", "by-layer", "scatter-gather", "first-k", "auto"};
+  if (std::ranges::find(kReductions, o.reduce) == std::end(kReductions))
+    fail_user("--reduce {}: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
+  if (o.replicas == 1 && o.chooses_reduction())
+    fail_user("--reduce {}: one replica has nothing to bring together; give --dp, or leave it out", o.reduce);
+  if (o.reduce != "first-k" && o.first_k) fail_user("--first-k {}: it is for --reduce first-k", *o.first_k);
 }
 
-ParallelPlan plan_in_parallel(const Graph& step, Backend& backend, const ParallelOptions& options,
-                              const RankGroups* groups) {
-  const std::vector<TaskWork> work =
-      work_from_text(shared_text(groups, [&] { return to_text(measured_work(step, backend)); }));
-  const std::uint32_t most = options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks;
-  const BlockGraph blocks = make_blocks(step, work, most);
+ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options, const ParallelSetting& setting) {
+  RankGroups* const groups = setting.groups();
+  std::vector<double> shares;
+  if (groups != nullptr) shares = core_shares(*groups->world, setting.threads());
+  const BlockGraph blocks =
+      make_blocks(step, shared_work(step, setting, shares),
+                  options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks);
   if (blocks.blocks.size() < options.stages)
     fail_user("--pp {}: {} has only {} layers with weights; use fewer stages", options.stages, step.model,
               blocks.blocks.size());
-  const PipelineProblem problem{
+  std::optional<Site> site;
+  if (options.stages > 1 || options.chooses_reduction() || options.predict) site = find_site(options, setting, shares);
+  PipelineProblem pipeline{
       .devices = options.stages, .micro_batches = options.micro_batches, .stages = stage_costs(blocks)};
-  const PipelineSchedule schedule =
-      schedule_from_text(shared_text(groups, [&] { return to_text(make_pipeline(problem, options)); }));
-  const bool is_reverse = options.reduce == "first-k";
-  ParallelPlan out;
-  out.cluster = spread(blocks, problem, schedule,
-                       {.replicas = options.replicas,
-                        .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(options.reduce),
-                        .bucket_bytes = options.bucket_bytes,
-                        .first_k = is_reverse ? options.first_k : 0});
-  out.whole = unfold(step, blocks, out.cluster, {.groups = options.groups});
+  if (options.stages > 1 && site->has_devices())
+    pipeline.transfer_ns = usual_transfer_ns(blocks, site->cluster, site->topology, site->options.protocol, 0, 1);
+
+  const ParallelProblem problem{blocks, pipeline, options};
+  const bool is_open = options.searches() || options.chooses_reduction();
+  const Site* const predicts = is_open ? &*site : nullptr;
+  std::vector<ParallelCandidate> candidates =
+      candidates_from_text(shared_text(groups, [&] { return to_text(find_candidates(problem, predicts)); }));
+  const auto plan_of = [&](const ParallelCandidate& c) {
+    return unfold(step, blocks, spread_as(c, problem), {.groups = options.groups});
+  };
+  const std::size_t index = choose(candidates, setting, plan_of);
+  if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, index, options, *site));
+
+  const ParallelCandidate& chosen = candidates[index];
+  ParallelPlan out{.whole = plan_of(chosen), .options = options, .predicted = {}};
+  out.options.reduce = chosen.reduce;
+  if (chosen.reduce == "first-k") out.options.first_k = chosen.first_k;
+  if (options.searches()) out.options.pipeline = chosen.schedule.name;
+  if (options.predict && (groups == nullptr || groups->world->rank() == 0))
+    out.predicted = predict_step(spread_as(chosen, problem), *site);
   verify(out.whole.plan);
   return out;
+}
+
+UnfoldedPlan own_part(const UnfoldedPlan& whole, const BackendOptions& devices) {
+  if (devices.groups) return part_of(whole, static_cast<std::uint32_t>(devices.groups->world->rank()));
+  UnfoldedPlan mine = whole;
+  // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
+  if (devices.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
+  return mine;
 }
 
 Plan forward_part(Plan plan) {
@@ -153,7 +177,7 @@ void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup
       all.insert(whole.graph.attrs_of(t).integers("members"));
   for (const std::vector<std::int64_t>& ranks : all) {
     const auto mine = std::ranges::find(ranks, rank);
-    if (mine == ranks.end() || std::ssize(ranks) == groups.world->size()) continue;
+    if (mine == ranks.end() || std::ssize(ranks) == groups.world->size() || groups.some.contains(ranks)) continue;
     groups.some[ranks] = make(fmt::format("{}", fmt::join(ranks, "-")), static_cast<int>(mine - ranks.begin()),
                               static_cast<int>(ranks.size()));
   }

@@ -2,12 +2,14 @@
 // Plans a training step over several devices: replicas, stages of a pipeline, micro-batches.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "comm/rank_groups.h"
 #include "exec/backend.h"
 #include "passes/parallel/unfold.h"
+#include "train/predicted_step.h"
 
 namespace overtake {
 
@@ -15,32 +17,53 @@ struct ParallelOptions {
   std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
   std::string pipeline = "1f1b";                              // a schedule of passes/pipeline/named.h, or search
   double search_seconds = 2;
-  std::string reduce = "buckets";  // or by-layer, scatter-gather, first-k
-  std::uint32_t first_k = 0;
+  std::string reduce = "buckets";             // or by-layer, scatter-gather, first-k; auto: the fastest of them
+  std::optional<std::uint32_t> first_k = {};  // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see UnfoldOptions; with one replica only
+  bool predict = false;      // what a step of the plan will take
   bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
   std::uint32_t devices() const { return replicas * stages; }
+  bool searches() const { return stages > 1 && pipeline == "search"; }
+  bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
 };
 
 // User errors name the flag.
 void check(const ParallelOptions& options);
 
-struct ParallelPlan {
-  UnfoldedPlan whole;
-  ClusterPlan cluster;  // the same as blocks, for the simulator
+// Groups of fewer than all ranks are made when a plan needs them.
+using MakeGroup = std::function<std::unique_ptr<Group>(const std::string& name, int rank, int size)>;
+
+// Where plans are made for, and tried out.
+struct ParallelSetting {
+  Backend& backend;
+  const BackendOptions& devices;  // of the backend: its groups and virtual GPUs
+  MakeGroup make_group = {};
+  std::optional<std::uint64_t> memory_cap = {};
+  std::function<void(const std::string&)> note = {};
+  RankGroups* groups() const { return devices.groups.get(); }
+  unsigned threads() const { return devices.threads == 0 ? available_cores() : devices.threads; }
 };
 
-// `step` is of one micro-batch. Its tasks are measured on the device at hand, by rank 0 where there are groups; all
-// ranks then come to the same plan.
-ParallelPlan plan_in_parallel(const Graph& step, Backend& backend, const ParallelOptions& options,
-                              const RankGroups* groups);
+struct ParallelPlan {
+  UnfoldedPlan whole;
+  ParallelOptions options;                 // as they were chosen where they were left open
+  std::optional<PredictedStep> predicted;  // if asked for; only rank 0 has it
+};
+
+// `step` is of one micro-batch. Its tasks are measured on the device at hand, and where need be the link between
+// ranks; what is left open is chosen by simulating, and confirmed by a few real steps that leave nothing behind. All
+// ranks come to the same plan.
+ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options, const ParallelSetting& setting);
 
 // Forward alone, of every micro-batch, with the transfers it needs: for evaluation. See schedule_forward.
 Plan forward_part(Plan plan);
 
+// What this process does of a plan: its rank's part; without ranks all of it, on one lane unless the devices are parts
+// of a GPU.
+UnfoldedPlan own_part(const UnfoldedPlan& whole, const BackendOptions& devices);
+
 // Connects the collectives of a plan: every rank is in a group for each set of devices that it shares one with.
-using MakeGroup = std::function<std::unique_ptr<Group>(const std::string& name, int rank, int size)>;
 void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup& make);
 
 }  // namespace overtake

@@ -76,16 +76,21 @@ void Session::plan_one_device(const Graph& graph) {
 }
 
 void Session::plan_devices(const Graph& graph) {
+  if (options_.backend.virtual_gpus > 1 && options_.backend.virtual_gpus != options_.parallel.devices())
+    fail_user("--virtual-gpus {}: --dp {} x --pp {} are {} devices; give as many", options_.backend.virtual_gpus,
+              options_.parallel.replicas, options_.parallel.stages, options_.parallel.devices());
+  ParallelPlan planned = plan_in_parallel(graph, options_.parallel,
+                                          {.backend = *backend_,
+                                           .devices = options_.backend,
+                                           .make_group = options_.make_group,
+                                           .memory_cap = options_.memory_cap,
+                                           .note = options_.note});
+  options_.parallel = planned.options;
+  predicted_ = std::move(planned.predicted);
   const ParallelOptions& parallel = options_.parallel;
   RankGroups* const groups = options_.backend.groups.get();
-  const ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
   if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
-  UnfoldedPlan mine = groups != nullptr ? part_of(planned.whole, static_cast<std::uint32_t>(rank())) : planned.whole;
-  // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
-  if (groups == nullptr && options_.backend.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
-  if (options_.backend.virtual_gpus > 1 && options_.backend.virtual_gpus != parallel.devices())
-    fail_user("--virtual-gpus {}: --dp {} x --pp {} are {} devices; give as many", options_.backend.virtual_gpus,
-              parallel.replicas, parallel.stages, parallel.devices());
+  const UnfoldedPlan mine = own_part(planned.whole, options_.backend);
   Plan plan = place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
   verify(plan);
@@ -110,6 +115,11 @@ void Session::plan_devices(const Graph& graph) {
   for (const Parameter& p : graph.parameters) homes_.push_back(homes.at(graph.buffer_name(p.buffer)));
   executor_ = backend_->make_executor({std::move(plan), std::move(forward_plan)});
   model_ = graph;
+}
+
+std::optional<double> Session::predicted_ms() const {
+  const std::int64_t ns = predicted_ ? predicted_->step_ns() : planned_.candidates[planned_.chosen].predicted_ns;
+  return ns > 0 ? std::optional(static_cast<double>(ns) * 1e-6) : std::nullopt;
 }
 
 void Session::initialise() {

@@ -79,6 +79,10 @@ class Session {
   std::uint64_t steps_done() const { return steps_; }
   const std::vector<PassRecord>& passes() const { return passes_; }
   const PlanChoice& planned() const { return planned_; }
+  const ParallelOptions& parallel() const { return options_.parallel; }  // with what planning chose
+  // Of several devices, where it was asked for; only the first rank has it.
+  const std::optional<PredictedStep>& predicted() const { return predicted_; }
+  std::optional<double> predicted_ms() const;
   Executor& executor() { return *executor_; }
   Precision precision() const { return backend_->precision(); }
   // Samples per step, of all processes; and which of them this one is fed with.
@@ -122,6 +126,7 @@ class Session {
   SessionOptions options_;
   std::vector<PassRecord> passes_;
   PlanChoice planned_;
+  std::optional<PredictedStep> predicted_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;

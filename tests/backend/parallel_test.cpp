@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kSteps = 4;
 
 struct Outcome {
+  ParallelOptions chosen;
   std::vector<float> losses;
   float evaluated = 0;
   std::uint64_t hash = 0;
@@ -85,6 +86,7 @@ HostBatch batch_for(const SampleForm& form, const Session& session, std::size_t 
 
 Outcome train(Session& session, const SampleForm& form, std::size_t steps = kSteps) {
   Outcome out;
+  out.chosen = session.parallel();
   for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(session.step(batch_for(form, session, i), 0.05f).loss);
   out.evaluated = session.evaluate(batch_for(form, session, 99)).loss;
   out.hash = session.weights_hash();
@@ -135,6 +137,11 @@ Outcome on_ranks(const Case& c, const ParallelOptions& parallel, const Body& bod
     });
   for (std::thread& t : ranks) t.join();
   for (const std::string& e : errors) EXPECT_EQ(e, "");
+  for (const Outcome& o : outcomes) {
+    EXPECT_EQ(o.chosen.reduce, outcomes[0].chosen.reduce);
+    EXPECT_EQ(o.chosen.first_k, outcomes[0].chosen.first_k);
+    EXPECT_EQ(o.chosen.pipeline, outcomes[0].chosen.pipeline);
+  }
   return outcomes[0];
 }
 Outcome on_ranks(const Case& c, const ParallelOptions& parallel) {
@@ -196,6 +203,23 @@ TEST(Parallel, Hybrids) {
       EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
       EXPECT_EQ(one.hash, on_ranks(c, parallel).hash);
     }
+  }
+}
+
+// Trying plans out leaves nothing behind: neither weights, nor states, nor transfers that the training would meet.
+TEST(Parallel, ChoosesWithoutATrace) {
+  for (const Case& c : {small_cnn(), small_gpt()}) {
+    for (const char* reduce : {"first-k", "auto"}) {
+      SCOPED_TRACE(c.model + " " + reduce);
+      const Outcome chosen = on_ranks(c, {.replicas = 2, .reduce = reduce});
+      EXPECT_NE(chosen.chosen.reduce, "auto");
+      EXPECT_EQ(chosen.chosen.first_k.has_value(), chosen.chosen.reduce == "first-k");
+      ParallelOptions given{.replicas = 2, .reduce = chosen.chosen.reduce, .first_k = chosen.chosen.first_k};
+      expect_same(chosen, on_ranks(c, given));
+    }
+    const ParallelOptions hybrid{
+        .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "search", .search_seconds = 0.2, .reduce = "auto"};
+    EXPECT_EQ(on_ranks(c, hybrid).hash, in_one_process(c, {.micro_batches = 4, .groups = 2}).hash);
   }
 }
 

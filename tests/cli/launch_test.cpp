@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <thread>
 
@@ -274,6 +275,45 @@ TEST(Launch, GoesOnWithFewerProcesses) {
   EXPECT_EQ(rest.json().at("weights_hash"), whole.at("weights_hash"));
 }
 
+// The number of layers is found, said on stderr with what was predicted and measured, and changes nothing else.
+TEST(Launch, ChoosesAndPredicts) {
+  const std::string train = "train lenet --batch 16 --data synthetic:64 --steps 3 --seed 3 --parts 2 --json --dp 2 ";
+  const CommandResult found = overtake("launch -n 2 -- " + train + "--reduce first-k --predict");
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  for (const char* word : {"the link moves", "predicted", "measured", "by-layer", "  chosen"})
+    EXPECT_NE(found.err.find(word), std::string::npos) << "no '" << word << "' in: " << found.err;
+  const auto json = found.json();
+  EXPECT_EQ(json.at("reduce"), "first-k");
+  const auto k = json.at("first_k").get<int>();
+  EXPECT_GE(k, 0);
+  EXPECT_GT(json.at("predicted_ms").get<double>(), 0);
+  EXPECT_GT(json.at("step_ms").get<double>(), 0);
+  ASSERT_EQ(json.at("predicted_idle").size(), 2u);
+  for (const auto& idle : json.at("predicted_idle")) {
+    EXPECT_GE(idle.get<double>(), 0);
+    EXPECT_LT(idle.get<double>(), 1);
+  }
+  const CommandResult given = overtake("launch -n 2 -- " + train + "--reduce first-k --first-k " + std::to_string(k));
+  ASSERT_EQ(given.exit_code, 0) << given.err;
+  EXPECT_EQ(given.json().at("weights_hash"), json.at("weights_hash"));
+  EXPECT_EQ(given.json().at("loss"), json.at("loss"));
+  EXPECT_FALSE(given.json().contains("predicted_ms"));
+}
+
+// One process does what all devices would, one after the other: the prediction is the sum.
+TEST(Launch, PredictsOneProcessAsWell) {
+  const std::string train = "train lenet --batch 32 --data synthetic:64 --steps 8 --json --predict --threads 1 ";
+  const auto one = overtake(train + "--micro-batches 2").json(), two = overtake(train + "--dp 2").json();
+  EXPECT_GT(one.at("predicted_ms").get<double>(), 0);
+  // A busy machine may have other hours when tasks are measured than when steps are.
+  EXPECT_LT(std::abs(std::log(two.at("predicted_ms").get<double>() / one.at("predicted_ms").get<double>())), 1.5);
+  EXPECT_LT(std::abs(std::log(one.at("predicted_ms").get<double>() / one.at("step_ms").get<double>())), 1.5);
+  const auto alone = overtake(train + "--schedule in-order").json();  // measures nothing, so it predicts nothing
+  EXPECT_TRUE(alone.at("predicted_ms").is_null());
+  const CommandResult text = overtake("train lenet --batch 32 --data synthetic:64 --steps 4 --predict --dp 2");
+  EXPECT_NE(text.out.find("predicted      "), std::string::npos) << text.out;
+}
+
 TEST(Launch, RefusesAnotherNumberOfProcesses) {
   const CommandResult r = overtake("launch -n 2 -- train lenet --data synthetic:64 --batch 12 --dp 3");
   EXPECT_EQ(r.exit_code, 2);
@@ -281,9 +321,16 @@ TEST(Launch, RefusesAnotherNumberOfProcesses) {
 }
 
 TEST(Launch, RefusesFlagsThatWouldDoNothing) {
-  const CommandResult without = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --reduce first-k");
-  EXPECT_EQ(without.exit_code, 2);
-  EXPECT_NE(without.err.find("say how many layers with --first-k"), std::string::npos) << without.err;
+  for (const char* reduce : {"first-k", "auto"}) {
+    const CommandResult one =
+        overtake("train lenet --data synthetic:64 --batch 12 --pp 2 --reduce " + std::string(reduce));
+    EXPECT_EQ(one.exit_code, 2);
+    EXPECT_NE(one.err.find("one replica has nothing to bring together"), std::string::npos) << one.err;
+  }
+  const CommandResult unknown = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --reduce first");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("choose buckets, by-layer, scatter-gather, first-k, auto"), std::string::npos)
+      << unknown.err;
   const CommandResult alone = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --first-k 3");
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_NE(alone.err.find("--first-k 3: it is for --reduce first-k"), std::string::npos) << alone.err;

@@ -61,7 +61,7 @@ TEST(Collective, TreeStreamsNearTheBandwidth) {
 TEST(Collective, LanesAreFew) {
   Simulation s(small_cluster(1, 1024));
   Paths paths(s.topology, s.network);
-  const Group& group = s.collectives.group(s.all());
+  const DeviceGroup& group = s.collectives.group(s.all());
   EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::ring, 0).lanes.size(), 1024u);
   EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::tree, 0).lanes.size(), 4u * 1023);
   EXPECT_EQ(make_lanes(group, paths, Operation::all_reduce, Algorithm::halving_doubling, 0).lanes.size(), 20u * 1024);

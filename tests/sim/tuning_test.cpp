@@ -13,7 +13,7 @@ using tests::Simulation;
 
 TEST(Tuning, LatenciesOfEightGpus) {
   Simulation s(load_cluster("dgx-h100"));
-  const Group& g = s.collectives.group(s.all());
+  const DeviceGroup& g = s.collectives.group(s.all());
   EXPECT_EQ(predict_ns(g, Operation::all_reduce, Algorithm::ring, Protocol::ll, 0), 15'000);
   EXPECT_EQ(predict_ns(g, Operation::all_reduce, Algorithm::ring, Protocol::simple, 0), 56'000);
   EXPECT_EQ(predict_ns(g, Operation::all_reduce, Algorithm::in_network, Protocol::simple, 0), 25'000 + 2 * 300);
@@ -21,8 +21,8 @@ TEST(Tuning, LatenciesOfEightGpus) {
 
 TEST(Tuning, SmallByLatencyLargeByBandwidth) {
   Simulation hopper(load_cluster("dgx-h100")), ampere(load_cluster("dgx-a100"));
-  const Group& h = hopper.collectives.group(hopper.all());
-  const Group& g = ampere.collectives.group(ampere.all());
+  const DeviceGroup& h = hopper.collectives.group(hopper.all());
+  const DeviceGroup& g = ampere.collectives.group(ampere.all());
   EXPECT_EQ(choose(h, Operation::all_reduce, 1024).protocol, Protocol::ll);
   EXPECT_NE(choose(h, Operation::all_reduce, 1024).algorithm, Algorithm::in_network);
   EXPECT_EQ(choose(h, Operation::all_reduce, 256 << 20).algorithm, Algorithm::in_network);
@@ -48,7 +48,7 @@ TEST(Tuning, RingsUseAllCablesOfV100Nodes) {
 // Rings reach the 370 GB/s that NCCL counts on, switches that add about 1.3 times as much.
 TEST(Tuning, BusBandwidths) {
   Simulation s(load_cluster("dgx-h100"));
-  const Group& g = s.collectives.group(s.all());
+  const DeviceGroup& g = s.collectives.group(s.all());
   const std::int64_t bytes = std::int64_t{8} << 30;
   const auto bus = [&](Algorithm algorithm) {
     const std::int64_t time = predict_ns(g, Operation::all_reduce, algorithm, Protocol::simple, bytes);
@@ -60,14 +60,14 @@ TEST(Tuning, BusBandwidths) {
 
 TEST(Tuning, SendsAreNoCollectives) {
   Simulation s(load_cluster("dgx-h100"));
-  const Group& g = s.collectives.group(s.collectives.add_group({0, 5}));
+  const DeviceGroup& g = s.collectives.group(s.collectives.add_group({0, 5}));
   EXPECT_EQ(choose(g, Operation::send_recv, 1 << 20).algorithm, Algorithm::ring);
   EXPECT_EQ(choose(g, Operation::send_recv, 256 << 20).protocol, Protocol::simple);
 }
 
 TEST(Tuning, WireBytes) {
   Simulation s(load_cluster("dgx-h100"));
-  const Group& g = s.collectives.group(s.all());
+  const DeviceGroup& g = s.collectives.group(s.all());
   EXPECT_DOUBLE_EQ(wire_bytes(g, Operation::all_reduce, Algorithm::ring, 800), 1400);
   EXPECT_DOUBLE_EQ(wire_bytes(g, Operation::all_gather, Algorithm::ring, 800), 700);
   EXPECT_DOUBLE_EQ(wire_bytes(g, Operation::all_reduce, Algorithm::in_network, 800), 900);
@@ -82,7 +82,7 @@ TEST(Tuning, FormulaAndSimulationAgree) {
         for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{256} << 20}) {
           Simulation s(load_cluster(preset));
           const GroupId group = s.all();
-          const Group& g = s.collectives.group(group);
+          const DeviceGroup& g = s.collectives.group(group);
           if (!cannot_run(g, Operation::all_reduce, algorithm).empty()) continue;
           const std::int64_t predicted = predict_ns(g, Operation::all_reduce, algorithm, protocol, bytes);
           const std::int64_t simulated =

@@ -1,0 +1,81 @@
+#include "train/parallel_trial.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/median.h"
+#include "passes/memory.h"
+#include "train/planning.h"
+#include "train/timing.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 48;
+constexpr int kUrgent = 1000;
+constexpr int kWarmUp = 2;  // the second step is the first with what one before it delayed
+constexpr StepArgs kArgs{.step = 0, .seed = 1, .learning_rate = 0.0f};
+
+// As training does at the end of a step.
+float sum_over(Group& world, float x) {
+  world.wait(world.all_reduce(&x, 1, DType::f32, {.tag = kTag, .priority = kUrgent}));
+  return x;
+}
+
+std::optional<Plan> placed(const UnfoldedPlan& mine, const ParallelSetting& setting) {
+  std::optional<Plan> plan;
+  try {
+    plan = place_memory(mine.plan, setting.memory_cap);
+  } catch (const UserError&) {
+    // Too large; the others must hear of it.
+  }
+  const RankGroups* const groups = setting.groups();
+  if (groups != nullptr && sum_over(*groups->world, plan ? 0.0f : 1.0f) > 0) plan.reset();
+  return plan;
+}
+
+std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups* groups) {
+  std::vector<double> seconds;
+  if (groups == nullptr) {
+    for (const double ms : time_steps(executor, 0, steps, kArgs)) seconds.push_back(1e-3 * ms);
+    return seconds;
+  }
+  for (int i = 0; i < kWarmUp + steps; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    executor.run(0, kArgs);
+    sum_over(*groups->world, 0);
+    if (i >= kWarmUp)
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+// What the last step has put off runs now: nothing may be under way when the executor goes.
+void run_delayed(Executor& executor) {
+  const Graph& g = executor.plan(0).graph;
+  if (g.parameters.empty()) return;
+  const Buffer& b = g.buffers[g.parameters[0].buffer];
+  std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
+  executor.read_plain(g.parameters[0].buffer, values);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
+  RankGroups* const groups = setting.groups();
+  if (groups != nullptr) add_groups(*groups, whole.plan, groups->world->rank(), setting.make_group);
+  std::optional<Plan> plan = placed(own_part(whole, setting.devices), setting);
+  if (!plan) return {};
+  std::vector<Plan> plans;
+  plans.push_back(std::move(*plan));
+  const auto executor = setting.backend.make_executor(std::move(plans));
+  fill_initial_parameters(*executor, 1);
+  fill_random_inputs(*executor, 1);
+  std::vector<double> seconds = step_seconds(*executor, steps, groups);
+  run_delayed(*executor);
+  if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});
+  return std::llround(1e9 * median(seconds));
+}
+
+}  // namespace overtake
