@@ -61,7 +61,8 @@ struct LoopResult {
   double step_ms = 0;  // median
   EvalResult test;
   bool interrupted = false;
-  std::vector<Trace> traces;  // of the last steps
+  // Of the last steps; of ranks also of what they delayed (a step_ns of 0) that was not done beside the next one.
+  std::vector<Trace> traces;
 };
 
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and

@@ -57,6 +57,7 @@ function runOf(raw, number) {
     rows: t.row_firsts.map((first, r) =>
       ({ track: t.row_tracks[r], first, last: t.row_firsts[r + 1] ?? begin.length })),
     count: begin.length, begin, until: begin.map((b, i) => b + t.duration[i]),
+    waited: t.waited.length ? Float64Array.from(t.waited) : null,  // of transfers: for other ranks, before they begin
     names: Uint32Array.from(t.name), kind: Uint32Array.from(t.kind), op: Uint32Array.from(t.op),
     layer: Uint32Array.from(t.layer), step: Uint32Array.from(t.step),
     waitsFor: waits, waitedBy: reversed(waits),
