@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/clock_offset.h"
 #include "comm/gather.h"
 #include "report/rank_trace.h"
 #include "report/trace_writer.h"
@@ -23,10 +22,10 @@ std::string place_of(int rank, const ParallelOptions& options) {
   return fmt::format("rank {}: stage {} of replica {}", rank, rank % stages, rank / stages);
 }
 
-std::string merged_trace(Group& world, const ParallelOptions& options, const std::string& run, const Plan& plan,
-                         std::vector<Trace> traces) {
-  // Right after what was traced, so that clocks of different hosts have had no time to drift apart.
-  const ClockOffset clock = measure_clock_offset(world, {.tag = kClockTag, .priority = kUrgent});
+ClockOffset clock_of_rank(Group& world) { return measure_clock_offset(world, {.tag = kClockTag, .priority = kUrgent}); }
+
+std::string merged_trace(Group& world, const ClockOffset& clock, const ParallelOptions& options, const std::string& run,
+                         const Plan& plan, std::vector<Trace> traces) {
   const RankTrace mine{.rank = world.rank(),
                        .run = run,
                        .place = place_of(world.rank(), options),

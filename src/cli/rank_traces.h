@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/clock_offset.h"
 #include "comm/group.h"
 #include "graph/plan.h"
 #include "train/parallel.h"
@@ -13,9 +14,12 @@ namespace overtake {
 // "rank 2: stage 0 of replica 1"
 std::string place_of(int rank, const ParallelOptions& options);
 
-// All ranks call it with what they did, after the last step; rank 0 gets the text of the file, the others "". Throws
-// CommError where a rank is lost meanwhile.
-std::string merged_trace(Group& world, const ParallelOptions& options, const std::string& run, const Plan& plan,
-                         std::vector<Trace> traces);
+// Against rank 0's. All ranks call it, right after what is traced, so that clocks of different hosts have had no time
+// to drift apart. Throws CommError, as what follows, where a rank is lost.
+ClockOffset clock_of_rank(Group& world);
+
+// All ranks call it with what they did; rank 0 gets the text of the file, the others "".
+std::string merged_trace(Group& world, const ClockOffset& clock, const ParallelOptions& options, const std::string& run,
+                         const Plan& plan, std::vector<Trace> traces);
 
 }  // namespace overtake

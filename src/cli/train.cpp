@@ -120,6 +120,8 @@ int train(TrainFlags flags) {
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   ProgressLine progress;
+  ClockOffset clock;
+  if (groups && !flags.trace.empty()) flags.loop.after_steps = [&] { clock = clock_of_rank(*groups->world); };
   const LoopResult result = run_training(
       session, flags.loop,
       [&](const Progress& p) {
@@ -130,7 +132,7 @@ int train(TrainFlags flags) {
   if (!flags.trace.empty()) {
     const std::string run = flags.session.model + ", " + session.plan().schedule;
     const std::string text =
-        groups ? merged_trace(*groups->world, flags.parallel.options, run, session.plan(), result.traces)
+        groups ? merged_trace(*groups->world, clock, flags.parallel.options, run, session.plan(), result.traces)
                : perfetto_json({{run, &session.plan(), result.traces, flags.session.device}});
     if (session.is_first()) write_file_atomically(flags.trace, text);
   }

@@ -70,8 +70,11 @@ json run_of(const RecordedRun& run) {
     devices.push_back(
         {{"name", device.name}, {"arena_bytes", device.arena_bytes}, {"memory", memory_of(device.memory)}});
   for (const RecordedTrack& track : run.tracks) tracks.push_back({{"name", track.name}, {"device", track.device}});
-  return {{"name", run.name}, {"model", run.model}, {"schedule", run.schedule}, {"end", run.end_ns},
-          {"steps", steps},   {"devices", devices}, {"tracks", tracks},         {"tasks", columns_of(run)}};
+  return {{"name", run.name},         {"model", run.model},
+          {"schedule", run.schedule}, {"counts_from", run.counted.begin_ns},
+          {"end", run.end_ns},        {"steps", steps},
+          {"devices", devices},       {"tracks", tracks},
+          {"tasks", columns_of(run)}};
 }
 
 // Nothing inside a script element may look like its end; "<" as an escape cannot.

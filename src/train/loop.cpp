@@ -109,6 +109,7 @@ class Loop {
       }
     }
     keep_delayed(result);
+    if (options_.after_steps) options_.after_steps();
     if (!options_.save.empty() && session_.steps_done() > first) save(result.loss);
     result.steps = session_.steps_done();
     std::ranges::sort(step_ms);

@@ -38,6 +38,7 @@ struct LoopOptions {
   nlohmann::json model_settings = nlohmann::json::object();
   nlohmann::json training_settings = nlohmann::json::object();
   bool keep_traces = false;
+  std::function<void()> after_steps = {};  // called when the last step is done, before it is saved and evaluated
 };
 
 struct Progress {

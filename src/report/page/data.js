@@ -51,7 +51,8 @@ function runOf(raw, number) {
   const begin = runningSums(t.begin, t.row_firsts);
   const waits = waitsOf(t.waits_count, t.waits);
   return {
-    number, name: raw.name, model: raw.model, schedule: raw.schedule, end: raw.end, tracks: raw.tracks,
+    number, name: raw.name, model: raw.model, schedule: raw.schedule, tracks: raw.tracks,
+    countsFrom: raw.counts_from, end: raw.end,
     steps: raw.steps.map(([from, to]) => ({ from, to })),
     devices: raw.devices.map((d) => ({ name: d.name, arena: d.arena_bytes, memory: memoryOf(d.memory) })),
     rows: t.row_firsts.map((first, r) =>
