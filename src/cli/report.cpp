@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -17,20 +18,53 @@ struct ReportFlags {
   bool json = false;
 };
 
+std::string percent(std::int64_t ns, std::int64_t of_ns) {
+  return fmt::format("{:.1f} %", of_ns > 0 ? 100 * static_cast<double>(ns) / static_cast<double>(of_ns) : 0.0);
+}
+
+// A row per device; the run's own figures are in its first.
 std::string table_of(const std::vector<RunFigures>& figures) {
-  Table table({"run", "device", "ms/step", "speed-up", "busy", "idle", "overlap", "exposed comm.", "peak memory"});
+  const bool communicates = std::ranges::any_of(figures, [](const RunFigures& run) {
+    return std::ranges::any_of(run.devices, [](const DeviceFigures& d) { return d.communication_ns > 0; });
+  });
+  std::vector<std::string> header = {"run", "device", "ms/step", "speed-up", "compute", "idle", "overlap"};
+  if (communicates) header.insert(header.end(), {"transfers", "exposed"});
+  header.emplace_back("peak memory");
+  Table table(std::move(header));
   for (const RunFigures& run : figures) {
-    const auto percent = [&](std::int64_t ns) {
-      const double of_run = run.run_ns > 0 ? static_cast<double>(ns) / static_cast<double>(run.run_ns) : 0;
-      return fmt::format("{:.1f} %", 100 * of_run);
+    const auto add = [&](const DeviceFigures& d, std::int64_t of_ns, bool is_first) {
+      std::vector<std::string> row = {is_first ? run.name : "", d.name, "", ""};
+      if (is_first) row[2] = fmt::format("{:.3f}", static_cast<double>(run.step_ns) * 1e-6);
+      if (is_first) row[3] = fmt::format("{:.3f}", run.speed_up);
+      for (const std::int64_t ns : {d.compute_ns, d.idle_ns, d.overlap_ns}) row.push_back(percent(ns, of_ns));
+      if (communicates)
+        for (const std::int64_t ns : {d.communication_ns, d.exposed_ns}) row.push_back(percent(ns, of_ns));
+      row.push_back(d.peak_bytes > 0 ? format_bytes(d.peak_bytes) : "");
+      table.add(std::move(row));
     };
-    for (const DeviceFigures& device : run.devices)
-      table.add({run.name, device.name, fmt::format("{:.3f}", static_cast<double>(run.step_ns) * 1e-6),
-                 fmt::format("{:.3f}", run.speed_up), percent(device.busy_ns), percent(device.idle_ns),
-                 percent(device.overlap_ns), percent(device.exposed_ns),
-                 device.peak_bytes > 0 ? format_bytes(device.peak_bytes) : ""});
+    DeviceFigures all;
+    all.name = fmt::format("all {}", run.devices.size());
+    for (const DeviceFigures& d : run.devices) {
+      add(d, run.run_ns, &d == run.devices.data());
+      all.compute_ns += d.compute_ns;
+      all.idle_ns += d.idle_ns;
+      all.overlap_ns += d.overlap_ns;
+      all.communication_ns += d.communication_ns;
+      all.exposed_ns += d.exposed_ns;
+    }
+    if (run.devices.size() > 1) add(all, run.run_ns * std::ssize(run.devices), false);
   }
   return table.text();
+}
+
+// How well clocks agree, where there are several.
+std::string note_on_clocks(const std::vector<RunFigures>& figures) {
+  std::int64_t worst_ns = 0;
+  for (const RunFigures& run : figures)
+    for (const DeviceFigures& d : run.devices) worst_ns = std::max(worst_ns, d.clock_error_ns);
+  if (worst_ns == 0) return "";
+  return fmt::format("clocks of ranks agree with that of rank 0 within {:.1f} us\n",
+                     static_cast<double>(worst_ns) * 1e-3);
 }
 
 int report(const ReportFlags& flags) {
@@ -50,7 +84,7 @@ int report(const ReportFlags& flags) {
     if (!flags.output.empty()) out["page"] = {{"file", flags.output}, {"bytes", bytes}};
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}{}: {}; open it in a browser\n", table_of(figures), flags.output,
+    fmt::print("{}{}{}: {}; open it in a browser\n", table_of(figures), note_on_clocks(figures), flags.output,
                format_bytes(static_cast<std::int64_t>(bytes)));
   }
   return 0;
@@ -66,7 +100,8 @@ void add_report_command(CLI::App& app, int& exit_code) {
   c->add_option("-o,--output", flags->output, "the page to write; it needs no other file and no network");
   c->add_flag("--json", flags->json, "the figures as one JSON object as the last line");
   c->footer(
-      "Busy, idle, overlap and exposed communication are shares of the run's time, per device.\n"
+      "Per device, as shares of the run's time: compute, idle (bubbles), overlap of lanes, transfers, and transfers\n"
+      "exposed, with nothing to compute meanwhile. Compute, idle and exposed add up to all of it.\n"
       "Example:\n  overtake report resnet.json -o report.html");
   c->callback([flags, &exit_code] { exit_code = report(*flags); });
 }

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/parallel_flags.h"
+#include "cli/rank_traces.h"
 #include "cli/session_flags.h"
 #include "report/device_time.h"
 #include "report/perfetto.h"
@@ -134,6 +135,7 @@ int train(TrainFlags flags) {
   flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
   flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(start.graph), flags.loop.seed);
   flags.parallel.connect(options, identity_of(flags));
+  const std::shared_ptr<RankGroups> groups = options.backend.groups;
   Session session(std::move(start.graph), std::move(options));
   if (session.is_first())
     fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
@@ -143,6 +145,8 @@ int train(TrainFlags flags) {
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   ProgressLine progress;
+  ClockOffset clock;
+  if (groups && !flags.trace.empty()) flags.loop.after_steps = [&] { clock = clock_of_rank(*groups->world); };
   const LoopResult result = run_training(
       session, flags.loop,
       [&](const Progress& p) {
@@ -150,9 +154,13 @@ int train(TrainFlags flags) {
       },
       [] { return interrupted != 0; });
 
-  if (!flags.trace.empty() && session.is_first())
-    write_file_atomically(flags.trace, perfetto_json({{flags.session.model + ", " + session.plan().schedule,
-                                                       &session.plan(), result.traces, flags.session.device}}));
+  if (!flags.trace.empty()) {
+    const std::string run = flags.session.model + ", " + session.plan().schedule;
+    const std::string text =
+        groups ? merged_trace(*groups->world, clock, flags.parallel.options, run, session.plan(), result.traces)
+               : perfetto_json({{run, &session.plan(), result.traces, flags.session.device}});
+    if (session.is_first()) write_file_atomically(flags.trace, text);
+  }
   const std::string hash = hash_text(session.weights_hash());
   const int exit_code = result.interrupted ? kInterruptedExit : 0;
   if (!session.is_first()) return exit_code;
@@ -219,7 +227,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   c->add_option("--resume", flags->loop.resume, "checkpoint to go on from; the result is as if never stopped");
-  c->add_option("--trace", flags->trace, "timeline of the last steps, for `overtake report` and ui.perfetto.dev");
+  c->add_option("--trace", flags->trace,
+                "timeline of the last steps, of all processes, for `overtake report` and ui.perfetto.dev");
   c->footer(
       "Example:\n  overtake train cnn --data fashion-mnist --epochs 2 --lr 0.05 --save runs/cnn --save-every 200");
   c->callback([flags, &exit_code] { exit_code = train(*flags); });

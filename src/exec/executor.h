@@ -45,6 +45,9 @@ class Executor {
   }
   // The same, with a span for every task.
   virtual Trace run_traced(std::size_t program, const StepArgs& args) = 0;
+  // Does what the last step delayed, if that is still to do. Its trace has a step_ns of 0, and spans only where they
+  // cost nothing.
+  virtual Trace run_delayed() = 0;
 
   // For each lane, when it has run the given tasks of a program one after the other, in nanoseconds from their common
   // start: the median over rounds, while nothing is under way. Lanes do not wait for one another and take operands as

@@ -106,6 +106,7 @@ struct Span {
 struct Trace {
   std::vector<Span> spans;
   std::int64_t step_ns = 0;
+  std::int64_t start_ns = 0;  // of the step, on the steady clock of the process that ran it; 0: not known
 };
 std::string save_json(const Trace& trace);
 Trace load_trace_json(std::string_view text);

@@ -38,12 +38,20 @@ std::int64_t peak(const RecordedMemory& memory) {
   return most;
 }
 
+// When a task was at work, of the time that counts.
+Interval work_of(const RecordedRun& run, const RecordedTask& task) {
+  return {std::clamp(task.moves_ns, run.counted.begin_ns, run.counted.end_ns),
+          std::clamp(task.end_ns, run.counted.begin_ns, run.counted.end_ns)};
+}
+
+std::int64_t length_of(const RecordedStep& s) { return s.end_ns - s.begin_ns; }
+
 DeviceFigures device_figures(const TraceFile& traces, const RecordedRun& run, std::uint32_t device) {
   std::map<std::uint32_t, Intervals> by_track;
   Intervals all, compute, communication;
   for (const RecordedTask& task : run.tasks) {
     if (run.tracks[task.track].device != device || task.is_note) continue;
-    const Interval interval{task.begin_ns, task.end_ns};
+    const Interval interval = work_of(run, task);
     all.push_back(interval);
     by_track[task.track].push_back(interval);
     (is_communication(traces.texts[task.kind]) ? communication : compute).push_back(interval);
@@ -53,11 +61,14 @@ DeviceFigures device_figures(const TraceFile& traces, const RecordedRun& run, st
 
   DeviceFigures figures;
   figures.name = run.devices[device].name;
+  figures.rank = run.devices[device].rank;
+  figures.clock_error_ns = run.devices[device].clock_error_ns;
+  figures.compute_ns = length(compute);
   figures.busy_ns = length(all);
-  figures.idle_ns = run.end_ns - figures.busy_ns;
+  figures.idle_ns = length_of(run.counted) - figures.busy_ns;
   figures.overlap_ns = overlap(tracks);
   figures.communication_ns = length(communication);
-  figures.exposed_ns = figures.busy_ns - length(compute);
+  figures.exposed_ns = figures.busy_ns - figures.compute_ns;
   figures.peak_bytes = peak(run.devices[device].memory);
   return figures;
 }
@@ -72,7 +83,7 @@ std::vector<KindFigures> kind_figures(const TraceFile& traces, const RecordedRun
     if (task.is_note) continue;
     Sum& sum = sums[task.kind];
     ++sum.tasks;
-    sum.by_track[task.track].push_back({task.begin_ns, task.end_ns});
+    sum.by_track[task.track].push_back(work_of(run, task));
   }
   std::vector<KindFigures> kinds;
   for (const auto& [kind, sum] : sums) {
@@ -86,9 +97,15 @@ std::vector<KindFigures> kind_figures(const TraceFile& traces, const RecordedRun
 
 std::int64_t median_length(const std::vector<RecordedStep>& steps) {
   std::vector<std::int64_t> lengths;
-  for (const RecordedStep& step : steps) lengths.push_back(step.end_ns - step.begin_ns);
+  for (const RecordedStep& step : steps) lengths.push_back(length_of(step));
   std::ranges::sort(lengths);
   return lengths[lengths.size() / 2];
+}
+
+double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
 RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
@@ -100,16 +117,13 @@ RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
   figures.tasks = std::ranges::count(run.tasks, false, &RecordedTask::is_note);
   figures.steps = static_cast<std::int64_t>(run.steps.size());
   figures.step_ns = run.steps.empty() ? run.end_ns : median_length(run.steps);
-  figures.run_ns = run.end_ns;
-  for (std::uint32_t d = 0; d < run.devices.size(); ++d) figures.devices.push_back(device_figures(traces, run, d));
+  figures.run_ns = length_of(run.counted);
+  for (std::uint32_t d = 0; d < run.devices.size(); ++d) {
+    figures.devices.push_back(device_figures(traces, run, d));
+    figures.idle_share += share(figures.devices[d].idle_ns, figures.run_ns) / static_cast<double>(run.devices.size());
+  }
   figures.kinds = kind_figures(traces, run);
   return figures;
-}
-
-double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
-
-double share(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
 }  // namespace
@@ -125,16 +139,22 @@ nlohmann::json to_json(const std::vector<RunFigures>& figures) {
   nlohmann::json runs = nlohmann::json::array();
   for (const RunFigures& run : figures) {
     nlohmann::json devices = nlohmann::json::array(), kinds = nlohmann::json::array();
-    for (const DeviceFigures& d : run.devices)
+    for (const DeviceFigures& d : run.devices) {
       devices.push_back({{"device", d.name},
+                         {"compute_ms", ms(d.compute_ns)},
+                         {"compute_share", share(d.compute_ns, run.run_ns)},
                          {"busy_ms", ms(d.busy_ns)},
                          {"idle_ms", ms(d.idle_ns)},
                          {"idle_share", share(d.idle_ns, run.run_ns)},
                          {"overlap_ms", ms(d.overlap_ns)},
                          {"communication_ms", ms(d.communication_ns)},
+                         {"communication_share", share(d.communication_ns, run.run_ns)},
                          {"exposed_ms", ms(d.exposed_ns)},
                          {"exposed_share", share(d.exposed_ns, run.run_ns)},
                          {"peak_bytes", d.peak_bytes}});
+      if (d.rank) devices.back()["rank"] = *d.rank;
+      if (d.rank) devices.back()["clock_error_us"] = static_cast<double>(d.clock_error_ns) * 1e-3;
+    }
     for (const KindFigures& k : run.kinds)
       kinds.push_back({{"kind", k.name}, {"tasks", k.tasks}, {"ms", ms(k.time_ns)}});
     runs.push_back({{"run", run.name},
@@ -145,6 +165,7 @@ nlohmann::json to_json(const std::vector<RunFigures>& figures) {
                     {"steps", run.steps},
                     {"step_ms", ms(run.step_ns)},
                     {"run_ms", ms(run.run_ns)},
+                    {"idle_share", run.idle_share},
                     {"speed_up", run.speed_up},
                     {"devices", std::move(devices)},
                     {"kinds", std::move(kinds)}});

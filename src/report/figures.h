@@ -2,6 +2,7 @@
 // What a timeline amounts to, in numbers.
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,14 @@
 
 namespace overtake {
 
-// Times are nanoseconds within the run, from its start to its end. At each moment a device computes, communicates, does
-// both, or idles; so busy + idle is the length of the run, and exposed <= communication <= busy.
+// Times are nanoseconds within RecordedRun::counted. At each moment a device computes, communicates, does both, or
+// idles; so compute + exposed + idle is its length. A transfer between ranks counts from when the last of them has come
+// to it: before that nothing moves, and who has nothing else to do idles.
 struct DeviceFigures {
   std::string name;
+  std::optional<std::uint32_t> rank;  // of a job of several processes
+  std::int64_t clock_error_ns = 0;    // against rank 0
+  std::int64_t compute_ns = 0;        // a task that does not communicate runs
   std::int64_t busy_ns = 0;           // at least one task runs
   std::int64_t idle_ns = 0;           // none does: bubbles
   std::int64_t overlap_ns = 0;        // tasks of two tracks or more run at once
@@ -33,8 +38,9 @@ struct RunFigures {
   std::int64_t tasks = 0;
   std::int64_t steps = 0;    // 0: the file does not say
   std::int64_t step_ns = 0;  // the median step; the whole run if there is none
-  std::int64_t run_ns = 0;
-  double speed_up = 1;  // first run's step over this one's
+  std::int64_t run_ns = 0;   // what is counted
+  double idle_share = 0;     // of all devices' time: bubbles
+  double speed_up = 1;       // first run's step over this one's
   std::vector<DeviceFigures> devices;
   std::vector<KindFigures> kinds;  // most time first
 };

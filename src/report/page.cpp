@@ -1,5 +1,7 @@
 #include "report/page.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace overtake {
@@ -9,10 +11,11 @@ using nlohmann::json;
 
 // A list of numbers per property, not an object per task: a tenth of the size, and quick to read. Tasks of a row follow
 // each other, so a row is where its first task is, and begins are distances from the previous one. What a task waits
-// for is a distance too: how far before (or, negative, behind) it in the list.
+// for is a distance too: how far before (or, negative, behind) it in the list. A transfer between
+// ranks begins when the last of them has come; how long it has waited for that is only there where there are any.
 json columns_of(const RecordedRun& run) {
   std::vector<std::size_t> row_tracks, row_firsts;
-  std::vector<std::int64_t> begin, duration, waits;
+  std::vector<std::int64_t> begin, duration, waits, waited;
   std::vector<std::uint32_t> name, kind, op, layer, step, waits_count;
   std::int64_t previous_ns = 0;
   for (std::size_t i = 0; i < run.tasks.size(); ++i) {
@@ -22,9 +25,10 @@ json columns_of(const RecordedRun& run) {
       row_firsts.push_back(i);
       previous_ns = 0;
     }
-    begin.push_back(task.begin_ns - previous_ns);
-    previous_ns = task.begin_ns;
-    duration.push_back(task.end_ns - task.begin_ns);
+    begin.push_back(task.moves_ns - previous_ns);
+    previous_ns = task.moves_ns;
+    duration.push_back(task.end_ns - task.moves_ns);
+    waited.push_back(task.moves_ns - task.begin_ns);
     name.push_back(task.name);
     kind.push_back(task.kind);
     op.push_back(task.op);
@@ -34,10 +38,12 @@ json columns_of(const RecordedRun& run) {
     for (const std::uint32_t other : task.waits_for)
       waits.push_back(static_cast<std::int64_t>(i) - static_cast<std::int64_t>(other));
   }
+  if (std::ranges::count(waited, 0) == std::ssize(waited)) waited.clear();
   return {{"row_tracks", row_tracks},
           {"row_firsts", row_firsts},
           {"begin", begin},
           {"duration", duration},
+          {"waited", waited},
           {"name", name},
           {"kind", kind},
           {"op", op},
@@ -64,8 +70,11 @@ json run_of(const RecordedRun& run) {
     devices.push_back(
         {{"name", device.name}, {"arena_bytes", device.arena_bytes}, {"memory", memory_of(device.memory)}});
   for (const RecordedTrack& track : run.tracks) tracks.push_back({{"name", track.name}, {"device", track.device}});
-  return {{"name", run.name}, {"model", run.model}, {"schedule", run.schedule}, {"end", run.end_ns},
-          {"steps", steps},   {"devices", devices}, {"tracks", tracks},         {"tasks", columns_of(run)}};
+  return {{"name", run.name},         {"model", run.model},
+          {"schedule", run.schedule}, {"counts_from", run.counted.begin_ns},
+          {"end", run.end_ns},        {"steps", steps},
+          {"devices", devices},       {"tracks", tracks},
+          {"tasks", columns_of(run)}};
 }
 
 // Nothing inside a script element may look like its end; "<" as an escape cannot.

@@ -1,57 +1,13 @@
 #include "report/perfetto.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "report/live_memory.h"
+#include "report/trace_writer.h"
 
 namespace overtake {
 namespace {
 
 using nlohmann::json;
-
-// Names of Chrome's palette; every viewer maps them to a stable colour.
-const char* colour_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "good";
-    case Kind::input_grad:
-      return "rail_response";
-    case Kind::weight_grad:
-      return "rail_animation";
-    case Kind::update:
-      return "rail_idle";
-    case Kind::all_reduce:
-      return "terrible";
-    case Kind::reduce_scatter:
-      return "bad";
-    case Kind::all_gather:
-      return "yellow";
-    case Kind::send:
-      return "thread_state_iowait";
-    case Kind::recv:
-      return "thread_state_runnable";
-    case Kind::load:
-      return "grey";
-  }
-  return "generic_work";
-}
-
-// Events one by one as text, so that a long trace never is a tree of JSON values.
-class EventList {
- public:
-  void add(const json& event) {
-    text_ += text_.empty() ? "" : ",\n";
-    text_ += event.dump(-1, ' ', false, json::error_handler_t::replace);
-  }
-  void add_metadata(const char* what, std::size_t process, std::size_t thread, json args) {
-    add({{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", std::move(args)}});
-  }
-  std::string file() const { return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text_ + "\n]}\n"; }
-
- private:
-  std::string text_;
-};
 
 // A step lasts until its last task has ended, so that steps one after the other do not overlap.
 std::int64_t length_of(const Trace& step) {
@@ -59,10 +15,6 @@ std::int64_t length_of(const Trace& step) {
   for (const Span& span : step.spans) end_ns = std::max(end_ns, span.end_ns);
   return end_ns;
 }
-
-double microseconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
-
-bool is_communication(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::recv; }
 
 // "main lane", "side lane 1", "communication lane 2": by its place on its device and by what it does.
 std::string lane_name(const Plan& plan, std::size_t lane) {
@@ -90,7 +42,7 @@ class RunWriter {
     std::int64_t start_ns = 0;
     for (std::size_t s = 0; s < run_.steps.size(); ++s) {
       for (const Span& span : run_.steps[s].spans) add_span(span, s, start_ns, deps.of(span.task));
-      add_memory(run_.steps[s], start_ns);
+      events_.add_memory(plan_, run_.steps[s], start_ns, first_process_);
       start_ns += length_of(run_.steps[s]);
     }
   }
@@ -143,22 +95,6 @@ class RunWriter {
                    {"waits_for", std::move(waits)}}}});
   }
 
-  void add_memory(const Trace& step, std::int64_t start_ns) {
-    const auto memory = live_memory(plan_, step);
-    for (std::size_t d = 0; d < memory.size(); ++d) {
-      for (const MemorySample& sample : memory[d]) {
-        json bytes;
-        for (std::size_t i = 0; i < kMemoryGroups.size(); ++i) bytes[std::string(kMemoryGroups[i])] = sample.bytes[i];
-        events_.add({{"ph", "C"},
-                     {"pid", first_process_ + d},
-                     {"tid", 0},
-                     {"name", "live bytes"},
-                     {"ts", microseconds(start_ns + sample.at_ns)},
-                     {"args", std::move(bytes)}});
-      }
-    }
-  }
-
   EventList& events_;
   const TracedRun& run_;
   const Plan& plan_;
@@ -175,7 +111,7 @@ std::string perfetto_json(const std::vector<TracedRun>& runs) {
     writer.write();
     processes += writer.devices();
   }
-  return events.file();
+  return file_of_events({events.text()});
 }
 
 }  // namespace overtake

@@ -114,8 +114,17 @@ class EventReader {
     out.op = text_at(*args, "op");
     out.layer = text_at(*args, "layer");
     out.task = args->at("task").get<std::uint32_t>();
-    out.step = args->at("step").get<std::uint32_t>();
     out.waits_for = args->at("waits_for").get<std::vector<std::uint32_t>>();
+    if (!args->contains("waits_for_last")) {
+      out.step = args->at("step").get<std::uint32_t>();
+      return out;
+    }
+    // Of a rank of several: what began before the first step has no number.
+    if (args->contains("step")) out.step = args->at("step").get<std::uint32_t>();
+    out.waits_for_last = args->at("waits_for_last").get<std::vector<std::uint32_t>>();
+    if (args->contains("message")) out.transfer = "message " + text_at(*args, "message");
+    // A sum in parts and the gathering of those parts have one number.
+    if (args->contains("collective")) out.transfer = out.kind + " " + text_at(*args, "collective");
     return out;
   }
 
@@ -197,6 +206,15 @@ class EventReader {
     run.device = text_at(*args, "device");
     run.arena_bytes = args->at("arena_bytes").get<std::int64_t>();
     for (const json& us : args->at("step_us")) run.step_ns.push_back(ns_of(event, "step_us", us.get<double>()));
+    if (args->contains("rank")) {
+      run.rank = args->at("rank").get<std::uint32_t>();
+      run.clock_error_ns = ns_of(event, "clock_error_us", args->at("clock_error_us").get<double>());
+      for (const json& us : args->at("step_start_us"))
+        run.step_start_ns.push_back(ns_of(event, "step_start_us", us.get<double>()));
+      if (run.step_start_ns.size() != run.step_ns.size())
+        fail_user("{}: {}: {} starts of {} steps; write the trace again", path_, where(event), run.step_start_ns.size(),
+                  run.step_ns.size());
+    }
     out_.described[key.first] = std::move(run);
   }
 

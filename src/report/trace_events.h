@@ -20,7 +20,10 @@ struct TraceEvent {
   // What Overtake adds.
   std::string kind, op, layer;
   std::optional<std::uint32_t> task, step;
-  std::vector<std::uint32_t> waits_for;  // tasks of the same step
+  std::vector<std::uint32_t> waits_for;       // tasks of the same step
+  std::vector<std::uint32_t> waits_for_last;  // of the step before
+  // The transfer between ranks that this is one end of: the same text on all of them.
+  std::string transfer;
 };
 
 // What Overtake says of a process.
@@ -29,6 +32,10 @@ struct RunDescription {
   std::string name, model, schedule, device;
   std::int64_t arena_bytes = 0;
   std::vector<std::int64_t> step_ns;
+  // Of a rank of a job. Its times agree with those of rank 0 within the error.
+  std::optional<std::uint32_t> rank;
+  std::vector<std::int64_t> step_start_ns;
+  std::int64_t clock_error_ns = 0;
 };
 
 struct TraceEvents {

@@ -1,6 +1,7 @@
 #include "report/trace_file.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "report/trace_events.h"
@@ -8,13 +9,17 @@
 namespace overtake {
 namespace {
 
+// How the file names a task: rank, step, id. What has no step comes one before the first.
+using TaskKey = std::array<std::uint32_t, 3>;
+
 // What a run of the file is: Overtake numbers its runs; a file of others is one run.
 struct RunDraft {
   RecordedRun run;
-  std::map<std::string, std::uint32_t> device_of;                          // by process
-  std::map<std::pair<std::string, std::string>, std::uint32_t> track_of;   // by process and thread
-  std::vector<std::vector<std::uint32_t>> waits;                           // per task, ids as in the file
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_id;  // (step, id) -> task
+  std::map<std::string, std::uint32_t> device_of;                         // by process
+  std::map<std::pair<std::string, std::string>, std::uint32_t> track_of;  // by process and thread
+  std::vector<std::vector<TaskKey>> waits;                                // per task
+  std::map<TaskKey, std::uint32_t> by_key;
+  std::map<std::pair<std::uint32_t, std::string>, std::vector<std::uint32_t>> ends_of;  // transfers: by step and name
 };
 
 std::string file_stem(const std::string& path) {
@@ -69,15 +74,28 @@ class FileReader {
         draft.run.name = d.name;
         draft.run.model = d.model;
         draft.run.schedule = d.schedule;
-        std::int64_t begin_ns = 0;
-        for (const std::int64_t ns : d.step_ns) {
-          draft.run.steps.push_back({begin_ns, begin_ns + ns});
-          begin_ns += ns;
-        }
-        draft.run.end_ns = begin_ns;
+        draft.run.steps = steps_of(number);
+        if (!draft.run.steps.empty()) draft.run.end_ns = draft.run.steps.back().end_ns;
       }
     }
     return draft;
+  }
+
+  // One after the other; those of several ranks begin with the first and end with the last of them.
+  std::vector<RecordedStep> steps_of(std::size_t run) const {
+    std::vector<RecordedStep> steps;
+    for (const auto& [process, d] : events_.described) {
+      if (d.run != run) continue;
+      std::int64_t at_ns = 0;
+      for (std::size_t s = 0; s < d.step_ns.size(); ++s) {
+        if (d.rank) at_ns = d.step_start_ns[s];
+        const RecordedStep step{at_ns, at_ns + d.step_ns[s]};
+        at_ns = step.end_ns;
+        if (s == steps.size()) steps.push_back(step);
+        steps[s] = {std::min(steps[s].begin_ns, step.begin_ns), std::max(steps[s].end_ns, step.end_ns)};
+      }
+    }
+    return steps;
   }
 
   std::uint32_t device_of(RunDraft& draft, const std::string& process) {
@@ -89,6 +107,8 @@ class FileReader {
       if (described != events_.described.end()) {
         device.name = described->second.device;
         device.arena_bytes = described->second.arena_bytes;
+        device.rank = described->second.rank;
+        device.clock_error_ns = described->second.clock_error_ns;
       } else {
         device.name = events_.process_name(process);
       }
@@ -105,9 +125,12 @@ class FileReader {
       add_memory(draft.run.devices[device].memory, event, origin_ns);
       return;
     }
-    const auto [it, is_new] =
-        draft.track_of.try_emplace({event.process, event.thread}, static_cast<std::uint32_t>(draft.run.tracks.size()));
-    if (is_new) draft.run.tracks.push_back({events_.thread_name(event.process, event.thread), device, 1});
+    // Threads of a rank that are called the same are rows of one lane.
+    const std::optional<std::uint32_t> rank = draft.run.devices[device].rank;
+    const std::string thread_name = events_.thread_name(event.process, event.thread);
+    const auto [it, is_new] = draft.track_of.try_emplace({event.process, rank ? thread_name : event.thread},
+                                                         static_cast<std::uint32_t>(draft.run.tracks.size()));
+    if (is_new) draft.run.tracks.push_back({thread_name, device, 1});
 
     RecordedTask task;
     task.track = it->second;
@@ -118,14 +141,20 @@ class FileReader {
     task.is_note = is_note(event.category);
     task.begin_ns = event.begin_ns - origin_ns;
     task.end_ns = task.begin_ns + event.duration_ns;
+    task.moves_ns = task.begin_ns;
     if (event.step) task.step = *event.step;
-    if (event.task) draft.by_id[{task.step, *event.task}] = static_cast<std::uint32_t>(draft.run.tasks.size());
+    const auto index = static_cast<std::uint32_t>(draft.run.tasks.size());
+    const auto key = [&](std::uint32_t step, std::uint32_t id) { return TaskKey{rank.value_or(0), step, id}; };
+    if (event.task) draft.by_key[key(task.step, *event.task)] = index;
+    if (!event.transfer.empty()) draft.ends_of[{task.step, event.transfer}].push_back(index);
+    std::vector<TaskKey>& waits = draft.waits.emplace_back();
+    for (const std::uint32_t id : event.waits_for) waits.push_back(key(task.step, id));
+    for (const std::uint32_t id : event.waits_for_last) waits.push_back(key(task.step - 1, id));
     // A step of PyTorch's profiler.
     if (event.category == "user_annotation" && event.name.starts_with("ProfilerStep#"))
       draft.run.steps.push_back({task.begin_ns, task.end_ns});
     draft.run.end_ns = std::max(draft.run.end_ns, task.end_ns);
     draft.run.tasks.push_back(std::move(task));
-    draft.waits.push_back(event.waits_for);
   }
 
   static void add_memory(RecordedMemory& memory, const TraceEvent& event, std::int64_t origin_ns) {
@@ -147,15 +176,35 @@ class FileReader {
   void finish(RunDraft& draft) {
     if (draft.run.tasks.empty()) return;
     for (std::size_t i = 0; i < draft.waits.size(); ++i) {
-      for (const std::uint32_t id : draft.waits[i]) {
-        const auto it = draft.by_id.find({draft.run.tasks[i].step, id});
-        if (it != draft.by_id.end()) draft.run.tasks[i].waits_for.push_back(it->second);
+      for (const TaskKey& key : draft.waits[i]) {
+        const auto it = draft.by_key.find(key);
+        if (it != draft.by_key.end()) draft.run.tasks[i].waits_for.push_back(it->second);
       }
     }
+    for (const auto& [name, ends] : draft.ends_of) connect(draft.run, ends);
+    draft.run.counted = {0, draft.run.end_ns};
+    if (!draft.run.steps.empty() && std::ranges::any_of(draft.run.devices, has_rank))
+      draft.run.counted = {draft.run.steps.front().begin_ns, draft.run.steps.back().end_ns};
     order_tracks(draft.run);
     set_rows(draft.run);
     order_tasks(draft.run);
     out_.runs.push_back(std::move(draft.run));
+  }
+
+  static bool has_rank(const RecordedDevice& device) { return device.rank.has_value(); }
+
+  // Nothing moves before the last rank has come: in a collective the others wait for it. A recv waits for its send.
+  void connect(RecordedRun& run, const std::vector<std::uint32_t>& ends) {
+    const std::uint32_t send = out_.texts.id("send");
+    const auto order = [&](std::uint32_t t) { return std::pair(run.tasks[t].kind == send, run.tasks[t].begin_ns); };
+    const std::uint32_t waited_for = *std::ranges::max_element(ends, {}, order);
+    std::int64_t last_ns = 0;
+    for (const std::uint32_t t : ends) last_ns = std::max(last_ns, run.tasks[t].begin_ns);
+    for (const std::uint32_t t : ends) {
+      RecordedTask& task = run.tasks[t];
+      task.moves_ns = std::min(last_ns, task.end_ns);
+      if (t != waited_for) task.waits_for.push_back(waited_for);
+    }
   }
 
   // Those of a device beside each other, in the order in which the file names them.
@@ -172,17 +221,18 @@ class FileReader {
     for (RecordedTask& task : run.tasks) task.track = place[task.track];
   }
 
-  // The first row that is free when a task begins; longer ones first, so that what they contain lies below.
+  // The first row that is free when a task begins (to move, if it is a transfer); longer ones first, so that what they
+  // contain lies below.
   static void set_rows(RecordedRun& run) {
     std::vector<std::uint32_t> order(run.tasks.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::stable_sort(order, {},
-                             [&](std::uint32_t i) { return std::pair(run.tasks[i].begin_ns, -run.tasks[i].end_ns); });
+                             [&](std::uint32_t i) { return std::pair(run.tasks[i].moves_ns, -run.tasks[i].end_ns); });
     std::vector<std::vector<std::int64_t>> row_ends(run.tracks.size());
     for (const std::uint32_t i : order) {
       RecordedTask& task = run.tasks[i];
       auto& ends = row_ends[task.track];
-      const auto free = std::ranges::find_if(ends, [&](std::int64_t end) { return end <= task.begin_ns; });
+      const auto free = std::ranges::find_if(ends, [&](std::int64_t end) { return end <= task.moves_ns; });
       task.row = static_cast<std::uint32_t>(free - ends.begin());
       if (free == ends.end())
         ends.push_back(task.end_ns);
@@ -198,7 +248,7 @@ class FileReader {
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::stable_sort(order, {}, [&](std::uint32_t i) {
       const RecordedTask& t = run.tasks[i];
-      return std::tuple(t.track, t.row, t.begin_ns);
+      return std::tuple(t.track, t.row, t.moves_ns);
     });
     std::vector<RecordedTask> tasks;
     tasks.reserve(run.tasks.size());

@@ -2,6 +2,7 @@
 // Reads timelines from files: those of --trace, and Chrome traces of others (PyTorch's profiler, for one).
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,11 +26,12 @@ class Texts {
 struct RecordedTask {
   static constexpr std::uint32_t kNoStep = 0xffffffffu;
   std::uint32_t track = 0;
-  std::uint32_t row = 0;  // tasks of one row do not overlap; nested ones lie in rows below
+  std::uint32_t row = 0;  // tasks of one row do not overlap, from moves_ns on; nested ones lie in rows below
   std::uint32_t name = 0, kind = 0, op = 0, layer = 0;  // of TraceFile::texts
   std::uint32_t step = kNoStep;
   std::int64_t begin_ns = 0, end_ns = 0;
-  bool is_note = false;  // says what happens elsewhere (profiler's annotations): shown, not counted as work
+  std::int64_t moves_ns = 0;  // of a transfer between ranks: when the last of them had begun it; otherwise begin_ns
+  bool is_note = false;       // says what happens elsewhere (profiler's annotations): shown, not counted as work
   std::vector<std::uint32_t> waits_for;  // indices of RecordedRun::tasks
 };
 
@@ -48,7 +50,9 @@ struct RecordedMemory {
 
 struct RecordedDevice {
   std::string name;
-  std::int64_t arena_bytes = 0;  // 0: the file does not say
+  std::int64_t arena_bytes = 0;       // 0: the file does not say
+  std::optional<std::uint32_t> rank;  // of a job of several processes
+  std::int64_t clock_error_ns = 0;    // its times agree with those of rank 0 within it
   RecordedMemory memory;
 };
 
@@ -60,9 +64,11 @@ struct RecordedRun {
   std::string name, file, model, schedule;
   std::vector<RecordedDevice> devices;
   std::vector<RecordedTrack> tracks;  // those of a device are neighbours
-  std::vector<RecordedTask> tasks;    // by track, row, begin
-  std::vector<RecordedStep> steps;    // if the file tells
+  std::vector<RecordedTask> tasks;    // by track, row, moves_ns
+  std::vector<RecordedStep> steps;    // if the file tells; of several ranks, from the first begin to the last end
   std::int64_t end_ns = 0;            // of the last task or step
+  // What figures are of: all of it; of ranks the steps, without what was under way before and after them.
+  RecordedStep counted;
 };
 
 // The runs of all files, in the order given. User errors name the file and the event: not JSON, no tasks, no time, a

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kKeptTraces = 3;
+constexpr std::ptrdiff_t kKeptTraces = 3;
 constexpr std::int64_t kAugmentShift = 2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -90,7 +90,10 @@ class Loop {
       counted += static_cast<double>(step.counted);
       ++since_report;
       keep(result, std::move(step.trace));
-      if (options_.save_every != 0 && done % options_.save_every == 0 && done < total_) save(step.loss);
+      if (options_.save_every != 0 && done % options_.save_every == 0 && done < total_) {
+        keep_delayed(result);
+        save(step.loss);
+      }
       if (seconds_since(last_report) > 0.25 || done == total_) {
         const double rate = static_cast<double>(done - first) / seconds_since(start);
         report({.step = done,
@@ -105,6 +108,8 @@ class Loop {
         since_report = 0;
       }
     }
+    keep_delayed(result);
+    if (options_.after_steps) options_.after_steps();
     if (!options_.save.empty() && session_.steps_done() > first) save(result.loss);
     result.steps = session_.steps_done();
     std::ranges::sort(step_ms);
@@ -127,21 +132,29 @@ class Loop {
   bool may_start(std::uint64_t done) const {
     const std::uint64_t started = session_.steps_done(), under_way = started - done;
     const bool is_before_save = under_way > 0 && options_.save_every != 0 && started % options_.save_every == 0;
-    const bool is_before_trace = under_way > 0 && options_.keep_traces && started + kKeptTraces >= total_;
+    const bool is_before_trace =
+        under_way > 0 && options_.keep_traces && started + std::uint64_t{kKeptTraces} >= total_;
     return started < total_ && under_way < session_.most_under_way() && !is_before_save && !is_before_trace;
   }
 
   // The last steps, where traces are wanted; they run one by one.
   bool is_traced(std::uint64_t done) const {
-    return options_.keep_traces && session_.steps_done() == done && done + kKeptTraces >= total_;
+    return options_.keep_traces && session_.steps_done() == done && done + std::uint64_t{kKeptTraces} >= total_;
   }
 
   bool has_accuracy() const { return data_.train->form().label != LabelForm::targets; }
 
   void keep(LoopResult& result, Trace trace) const {
     if (!options_.keep_traces || trace.spans.empty()) return;
-    if (result.traces.size() == kKeptTraces) result.traces.erase(result.traces.begin());
     result.traces.push_back(std::move(trace));
+    const auto is_step = [](const Trace& t) { return t.step_ns > 0; };
+    while (std::ranges::count_if(result.traces, is_step) > kKeptTraces || !is_step(result.traces.front()))
+      result.traces.erase(result.traces.begin());
+  }
+
+  // Of ranks also what a step delays when no other follows, or none at once.
+  void keep_delayed(LoopResult& result) {
+    if (options_.keep_traces && session_.has_ranks() && !result.traces.empty()) keep(result, session_.run_delayed());
   }
 
   // On the step's own batch: the inputs may hold that of a later step already.

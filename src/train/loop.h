@@ -38,6 +38,7 @@ struct LoopOptions {
   nlohmann::json model_settings = nlohmann::json::object();
   nlohmann::json training_settings = nlohmann::json::object();
   bool keep_traces = false;
+  std::function<void()> after_steps = {};  // called when the last step is done, before it is saved and evaluated
 };
 
 struct Progress {
@@ -61,7 +62,8 @@ struct LoopResult {
   double step_ms = 0;  // median
   EvalResult test;
   bool interrupted = false;
-  std::vector<Trace> traces;  // of the last steps
+  // Of the last steps; of ranks also of what they delayed (a step_ns of 0) that was not done beside the next one.
+  std::vector<Trace> traces;
 };
 
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and

@@ -67,6 +67,8 @@ class Session {
   // One step with a span for every task.
   StepResult step_traced(const HostBatch& batch, float learning_rate);
   StepResult step_traced(float learning_rate);
+  // What the last step left for the next one to do; see Executor.
+  Trace run_delayed() { return executor_->run_delayed(); }
   // Forward only, with running statistics and without dropout; changes nothing.
   StepResult evaluate(const HostBatch& batch);
   StepResult evaluate();

@@ -15,6 +15,7 @@ import time
 import unittest
 
 from many_tasks import timeline
+from two_ranks import two_ranks
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 try:
@@ -139,6 +140,21 @@ class ReportPage(unittest.TestCase):
         self.js("overtakeReport.show(600e3, 800e3)")
         self.settle()
         self.assertEqual(self.hover(*self.place((42 * 16 + 4 + 14.4) * 1e3, 12)), "")  # the bubble behind it
+
+    def test_ranks_on_one_clock(self):
+        self.open(two_ranks(), "ranks")
+        bands = self.js("return overtakeReport.layout.bands.map((b) => b.type === 'device' ? b.device.name : b.label)")
+        self.assertEqual([b for b in bands if b], ["rank 0: stage 0", "compute", "sends", "rank 1: stage 1", "compute",
+                                                   "receives from 0"])
+        table = self.element("tables").text
+        for part in ("rank 1: stage 1", "all 2", "within 7.000 µs"):
+            self.assertIn(part, table)
+        # The recv was there from the start, but the send came at 40 us: that is where it is drawn.
+        text = self.hover(*self.place(50e3, 3))
+        for part in ("fc.recv", "takes\n20.00 µs", "after waiting\n40.00 µs for the other end", "rank 1: stage 1",
+                     "fc.send", "rank 0, ended 20.00 µs after its begin"):
+            self.assertIn(part, text)
+        self.assertEqual(self.hover(*self.place(20e3, 3)), "")
 
     def test_wheel_zooms_at_the_pointer(self):
         self.open(timeline(800))

@@ -118,6 +118,7 @@ class CpuExecutor final : public Executor {
   }
   std::size_t most_under_way() const override { return 1; }
   Trace run_traced(std::size_t program, const StepArgs& args) override { return run(program, args); }
+  Trace run_delayed() override { return settle(); }
 
   std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
                                        int rounds) override {
@@ -208,13 +209,15 @@ class CpuExecutor final : public Executor {
   }
 
   // Does what the last step delayed.
-  void settle() {
-    if (!delayed_) return;
+  Trace settle() {
+    if (!delayed_) return {};
     const Delayed last = *std::exchange(delayed_, std::nullopt);
     const Program& p = programs_[last.program];
     const bool was_good = are_carried_losses_finite();
-    run_lanes(p, p.delayed, last.args, last.args);
+    Trace trace = run_lanes(p, p.delayed, last.args, last.args);
     if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
+    trace.step_ns = 0;
+    return trace;
   }
 
   bool are_carried_losses_finite() const {

@@ -124,6 +124,7 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
       true);
 
   Trace trace;
+  trace.start_ns = start_ns_;
   trace.step_ns = now_ns() - start_ns_;
   if (error_) std::rethrow_exception(error_);
   for (const auto& spans : spans_) trace.spans.insert(trace.spans.end(), spans.begin(), spans.end());

@@ -5,6 +5,7 @@
 #include "exec/cuda/cuda_executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -121,11 +122,18 @@ class CudaExecutor final : public Executor {
   Trace run_traced(std::size_t program, const StepArgs& args) override {
     OVERTAKE_CHECK(under_way_.empty(), "a step is under way");
     const Portion portion = next_portion(program);
+    const auto start = std::chrono::steady_clock::now().time_since_epoch();  // the device begins a little later
     enqueue_step(program, portion, args, true);
     const UnderWay step{.program = program, .report = (steps_ - 1) % kReports};
     check_cuda_call(cudaStreamSynchronize(main()), "a traced step");
     read_report(step);
-    return programs_[program].bound->trace(portion);
+    Trace trace = programs_[program].bound->trace(portion);
+    trace.start_ns = std::chrono::nanoseconds(start).count();
+    return trace;
+  }
+  Trace run_delayed() override {
+    settle();
+    return {};
   }
 
   std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,

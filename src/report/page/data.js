@@ -51,12 +51,14 @@ function runOf(raw, number) {
   const begin = runningSums(t.begin, t.row_firsts);
   const waits = waitsOf(t.waits_count, t.waits);
   return {
-    number, name: raw.name, model: raw.model, schedule: raw.schedule, end: raw.end, tracks: raw.tracks,
+    number, name: raw.name, model: raw.model, schedule: raw.schedule, tracks: raw.tracks,
+    countsFrom: raw.counts_from, end: raw.end,
     steps: raw.steps.map(([from, to]) => ({ from, to })),
     devices: raw.devices.map((d) => ({ name: d.name, arena: d.arena_bytes, memory: memoryOf(d.memory) })),
     rows: t.row_firsts.map((first, r) =>
       ({ track: t.row_tracks[r], first, last: t.row_firsts[r + 1] ?? begin.length })),
     count: begin.length, begin, until: begin.map((b, i) => b + t.duration[i]),
+    waited: t.waited.length ? Float64Array.from(t.waited) : null,  // of transfers: for other ranks, before they begin
     names: Uint32Array.from(t.name), kind: Uint32Array.from(t.kind), op: Uint32Array.from(t.op),
     layer: Uint32Array.from(t.layer), step: Uint32Array.from(t.step),
     waitsFor: waits, waitedBy: reversed(waits),

@@ -22,7 +22,10 @@ function outline(ctx, view, layout, run, task, colour, width) {
 
 function link(ctx, view, layout, run, from, to, colour) {
   const a = bandOfTask(layout, run, from), b = bandOfTask(layout, run, to);
-  const x0 = xOf(view, run.until[from]), x1 = xOf(view, run.begin[to]);
+  // Two ends of a transfer lie beside each other.
+  const isBeside = run.until[from] > run.begin[to];
+  const x0 = xOf(view, isBeside ? run.begin[from] : run.until[from]);
+  const x1 = xOf(view, isBeside ? run.until[to] : run.begin[to]);
   const y0 = a.y - view.scroll + a.height / 2, y1 = b.y - view.scroll + b.height / 2;
   const bend = Math.max(12, Math.min(80, Math.abs(x1 - x0) / 2));
   const sag = a === b ? Math.min(34, 10 + Math.abs(x1 - x0) / 8) : 0;  // not through the names in between
@@ -80,14 +83,20 @@ function neighbourList(state, run, list, gapOf, goTo) {
   return make("ul", {}, ...items);
 }
 
+function distance(ns, verb, apart, beside) { return `${verb} ${formatTime(Math.abs(ns))} ${ns < 0 ? beside : apart}`; }
+
 function taskCard(state, shown, goTo) {
   const { run, task } = shown, { texts } = state, { before, after } = neighboursOf(shown);
   const band = bandOfTask(state.layout, run, task), track = run.tracks[band.row.track];
   const begin = run.begin[task], until = run.until[task];
   const where = [run.name, run.devices.length > 1 && run.devices[track.device].name, track.name];
+  const deviceOf = (t) => run.tracks[bandOfTask(state.layout, run, t).row.track].device;
+  const elsewhere = (t) => (deviceOf(t) === track.device ? "" : `${run.devices[deviceOf(t)].name.split(":")[0]}, `);
   const facts = [
     ["kind", texts[run.kind[task]]], ["op", texts[run.op[task]]], ["layer", texts[run.layer[task]]],
-    ["takes", formatTime(until - begin)], ["begins", formatTime(begin)], ["ends", formatTime(until)],
+    ["takes", formatTime(until - begin)],
+    ["after waiting", run.waited?.[task] ? `${formatTime(run.waited[task])} for the other end` : ""],
+    ["begins", formatTime(begin)], ["ends", formatTime(until)],
     ["on", where.filter(Boolean).join(", ")],
     ["step", run.step[task] && run.steps.length > 1 ? `${run.step[task]} of ${run.steps.length}` : ""],
   ].filter(([, value]) => value !== "");
@@ -97,10 +106,11 @@ function taskCard(state, shown, goTo) {
   ];
   if (before.length)
     parts.push(make("h4", { className: "before" }, `waits for ${before.length}`), neighbourList(state, run, before,
-      (other) => `ended ${formatTime(begin - run.until[other])} before`, goTo));
+      (other) => elsewhere(other) + distance(begin - run.until[other], "ended", "before", "after its begin"), goTo));
   if (after.length)
     parts.push(make("h4", { className: "after" }, `${after.length} wait${after.length > 1 ? "" : "s"} for it`),
-      neighbourList(state, run, after, (other) => `began ${formatTime(run.begin[other] - until)} later`, goTo));
+      neighbourList(state, run, after, (other) =>
+        elsewhere(other) + distance(run.begin[other] - until, "began", "later", "before its end"), goTo));
   return parts;
 }
 

@@ -66,6 +66,19 @@ class Density {
   end() { this.endColumn(); this.endBar(); }
 }
 
+// How long transfers have waited for other ranks, as lines that lead to them.
+function drawWaiting(ctx, view, state, { run, row }, y) {
+  const { begin, until, kind, waited } = run;
+  ctx.globalAlpha = 0.45;
+  for (let i = firstAbove(until, row.first, row.last, view.t0); i < row.last; ++i) {
+    if (!waited[i] || state.hidden[kind[i]] || begin[i] - waited[i] > view.t1) continue;
+    const left = Math.max(xOf(view, begin[i] - waited[i]), GUTTER), right = Math.min(xOf(view, begin[i]), view.width);
+    ctx.fillStyle = state.colours[kind[i]];
+    if (right > left) ctx.fillRect(left, y, right - left, 2);
+  }
+  ctx.globalAlpha = 1;
+}
+
 function drawTasks(ctx, view, state, { run, row }, y, height) {
   const { begin, until, kind, names } = run;
   const { colours, hidden, matched, texts } = state;
@@ -204,7 +217,7 @@ function drawGutter(ctx, view, state, band, y) {
     ctx.fillText(fitted(band.run.name, GUTTER - 18), 12, y + 12);
   } else if (band.type === "device") {
     ctx.font = `600 ${SMALL_FONT}`;
-    ctx.fillText(fitted(band.device.name, GUTTER - 18), 12, middle + 1);
+    ctx.fillText(fitted(band.device.name, view.width - 24), 12, middle + 1);  // nothing beside it
   } else if (band.type === "row") {
     ctx.fillText(fitted(band.label, GUTTER - 26), 20, middle);
   } else {
@@ -235,6 +248,7 @@ function drawTimeline(ctx, view, state, layout) {
       drawGrid(ctx, view, theme, y, y + band.height);
     }
     ctx.font = SMALL_FONT;
+    if (band.type === "row" && band.run.waited) drawWaiting(ctx, view, state, band, y + band.height - 5);
     if (band.type === "row") drawTasks(ctx, view, state, band, y + 2, band.height - 4);
     if (band.type === "memory") drawMemory(ctx, view, state, band, y, band.height - 4);
     drawGutter(ctx, view, state, band, y);

@@ -46,16 +46,27 @@ function withBar(part, whole, isBad) {
 function deviceTable(figures) {
   const communicates = figures.some((run) => sumOver(run.devices, "communication_ms") > 0);
   const hasMemory = figures.some((run) => mostOf(run.devices, "peak_bytes") > 0);
-  const header = ["run", { content: ["device"], left: true }, "busy", "idle (bubbles)", "overlap",
-    ...(communicates ? ["communication", "exposed"] : []), ...(hasMemory ? ["peak memory"] : [])];
-  const rows = figures.flatMap((run) => run.devices.map((d) => [
-    run.run, { content: [d.device], left: true }, withBar(d.busy_ms, run.run_ms), withBar(d.idle_ms, run.run_ms, true),
-    withBar(d.overlap_ms, run.run_ms),
-    ...(communicates ? [formatShare(d.communication_ms, run.run_ms), withBar(d.exposed_ms, run.run_ms, true)] : []),
-    ...(hasMemory ? [d.peak_bytes > 0 ? formatBytes(d.peak_bytes) : "–"] : [])]));
+  const header = ["run", { content: ["device"], left: true }, "compute", "idle (bubbles)", "overlap",
+    ...(communicates ? ["transfers", "exposed"] : []), ...(hasMemory ? ["peak memory"] : [])];
+  const rowOf = (name, d, whole) => [
+    name, { content: [d.device], left: true }, withBar(d.compute_ms, whole), withBar(d.idle_ms, whole, true),
+    withBar(d.overlap_ms, whole),
+    ...(communicates ? [formatShare(d.communication_ms, whole), withBar(d.exposed_ms, whole, true)] : []),
+    ...(hasMemory ? [d.peak_bytes > 0 ? formatBytes(d.peak_bytes) : "–"] : [])];
+  const rows = figures.flatMap((run) => {
+    const each = run.devices.map((d, i) => rowOf(i === 0 ? run.run : "", d, run.run_ms));
+    if (each.length === 1) return each;
+    const all = { device: `all ${each.length}`, peak_bytes: 0 };
+    for (const key of ["compute_ms", "idle_ms", "overlap_ms", "communication_ms", "exposed_ms"])
+      all[key] = sumOver(run.devices, key);
+    return [...each, rowOf("", all, run.run_ms * each.length)];
+  });
+  const clockError = Math.max(0, ...figures.flatMap((run) => run.devices.map((d) => d.clock_error_us ?? 0)));
   return table("Devices", header, rows,
-    "Shares of the run's time. Busy: at least one task runs. Overlap: tasks of two lanes or more run at once." +
-    (communicates ? " Exposed: only communication runs, nothing computes meanwhile." : ""));
+    "Shares of the run's time. Overlap: tasks of two lanes or more run at once." +
+    (communicates ? " Exposed: only transfers run, nothing computes meanwhile; compute, idle and exposed add up to all." : "") +
+    (clockError > 0 ? " A transfer between ranks begins when the last of them has come to it; a line shows how long the " +
+      `others have waited. Clocks of ranks agree with that of rank 0 within ${formatTime(clockError * 1e3)}.` : ""));
 }
 
 // A value with its change against the first run; less is better.

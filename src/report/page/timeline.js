@@ -9,6 +9,8 @@ class Timeline {
     this.data = data;
     this.state = state;
     this.layout = state.layout = layoutOf(data.runs, true);
+    // What was under way before can be scrolled to.
+    this.begin = data.runs.reduce((least, run) => Math.min(least, run.countsFrom), Infinity);
     this.end = data.runs.reduce((most, run) => Math.max(most, run.end), 1);
     for (const id of ["stage", "layers", "spacer", "base", "overlay", "card"]) this[id] = document.getElementById(id);
     this.view = { t0: 0, t1: this.end, width: 0, height: 0, scroll: 0 };
@@ -70,7 +72,7 @@ class Timeline {
     this.view.t1 = begin + length;
     this.drawSoon();
   }
-  fit() { this.show(0, this.end * 1.01); }
+  fit() { this.show(this.begin, this.end * 1.01); }
   timeAt(x) { return this.view.t0 + (x - GUTTER) / scaleOf(this.view); }
   zoom(factor, x = (GUTTER + this.view.width) / 2) {
     const t = this.timeAt(x), { t0, t1 } = this.view;

@@ -1,0 +1,69 @@
+#include "report/trace_writer.h"
+
+#include "report/live_memory.h"
+
+namespace overtake {
+
+using nlohmann::json;
+
+void EventList::add(const json& event) {
+  text_ += text_.empty() ? "" : ",\n";
+  text_ += event.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void EventList::add_metadata(const char* what, std::size_t process, std::size_t thread, json args) {
+  add({{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", std::move(args)}});
+}
+
+void EventList::add_memory(const Plan& plan, const Trace& step, std::int64_t start_ns, std::size_t first_process) {
+  const auto memory = live_memory(plan, step);
+  for (std::size_t d = 0; d < memory.size(); ++d) {
+    for (const MemorySample& sample : memory[d]) {
+      json bytes;
+      for (std::size_t i = 0; i < kMemoryGroups.size(); ++i) bytes[std::string(kMemoryGroups[i])] = sample.bytes[i];
+      add({{"ph", "C"},
+           {"pid", first_process + d},
+           {"tid", 0},
+           {"name", "live bytes"},
+           {"ts", microseconds(start_ns + sample.at_ns)},
+           {"args", std::move(bytes)}});
+    }
+  }
+}
+
+std::string file_of_events(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() || text.empty() ? "" : ",\n") + text;
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + all + "\n]}\n";
+}
+
+// Every viewer maps them to a stable colour.
+const char* colour_of(Kind kind) {
+  switch (kind) {
+    case Kind::forward:
+      return "good";
+    case Kind::input_grad:
+      return "rail_response";
+    case Kind::weight_grad:
+      return "rail_animation";
+    case Kind::update:
+      return "rail_idle";
+    case Kind::all_reduce:
+      return "terrible";
+    case Kind::reduce_scatter:
+      return "bad";
+    case Kind::all_gather:
+      return "yellow";
+    case Kind::send:
+      return "thread_state_iowait";
+    case Kind::recv:
+      return "thread_state_runnable";
+    case Kind::load:
+      return "grey";
+  }
+  return "generic_work";
+}
+
+bool is_communication(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::recv; }
+
+}  // namespace overtake
