@@ -38,6 +38,10 @@ class Executor {
   virtual FinishedStep finish() = 0;
   // How many steps may be under way at once.
   virtual std::size_t most_under_way() const = 0;
+  // Does what the last step has delayed, if that is still to do, while nothing is under way. Others do so when they
+  // must; where several processes have parts of one plan, all of them call this before one of them asks for what lives
+  // across steps.
+  virtual void settle() = 0;
   // Start and finish in one, while nothing is under way.
   Trace run(std::size_t program, const StepArgs& args) {
     start(program, args);
@@ -68,6 +72,7 @@ class Executor {
 std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans);
 
 struct RankGroups;
+struct DeviceGroups;
 
 struct CpuOptions {
   unsigned threads = 0;  // 0: one per core this process may use

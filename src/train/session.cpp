@@ -78,8 +78,11 @@ void Session::plan_one_device(const Graph& graph) {
 void Session::plan_devices(const Graph& graph) {
   const ParallelOptions& parallel = options_.parallel;
   RankGroups* const groups = options_.backend.groups.get();
-  const ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
-  if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
+  ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
+  if (options_.backend.device_groups)
+    connect_devices(planned.whole, rank(), options_.make_device_group, *options_.backend.device_groups);
+  else if (groups != nullptr)
+    add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
   UnfoldedPlan mine = groups != nullptr ? part_of(planned.whole, static_cast<std::uint32_t>(rank())) : planned.whole;
   // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
   if (groups == nullptr && options_.backend.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
@@ -318,6 +321,7 @@ StepResult Session::evaluate() {
 }
 
 std::vector<NamedTensor> Session::tensors() const {
+  executor_->settle();
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
     const Parameter& p = model_.parameters[i];
@@ -378,6 +382,7 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
 }
 
 std::uint64_t Session::weights_hash() const {
+  executor_->settle();
   Hash64 hash;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i)
     if (model_.buffers[model_.parameters[i].buffer].role == Role::weight) hash.add(collect(i));

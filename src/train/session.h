@@ -13,6 +13,7 @@
 #include "cost/profile.h"
 #include "exec/backend.h"
 #include "passes/pipeline.h"
+#include "train/device_ranks.h"
 #include "train/loader.h"
 #include "train/parallel.h"
 #include "train/planning.h"
@@ -42,6 +43,7 @@ struct SessionOptions {
   // The other processes of a job, this one being rank backend.groups->world->rank() of as many as there are devices;
   // without groups this process has all devices. `make_group` connects those that share a collective.
   MakeGroup make_group = {};
+  MakeDeviceGroup make_device_group = {};  // likewise, where backend.device_groups are there: among GPUs
 };
 
 struct StepResult {

@@ -26,6 +26,7 @@ class NullExecutor final : public Executor {
     return {std::exchange(under_way_, {}), std::vector<float>(3 * losses, 0.0f)};
   }
   std::size_t most_under_way() const override { return 1; }
+  void settle() override {}
 
   Trace run_traced(std::size_t program, const StepArgs&) override {
     const Plan& plan = plans_.at(program);

@@ -1,0 +1,64 @@
+#include "train/device_ranks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "exec/transfer_calls.h"
+#include "passes/parallel/turns.h"
+
+namespace overtake {
+namespace {
+
+// A kernel that sends or receives holds so many SMs while it waits for the other side; a few fill an NVLink half, and
+// all of a device's channels together must leave most SMs to kernels that compute.
+constexpr int kBlocksOfMessages = 4;
+
+void check_order(const UnfoldedPlan& whole) {
+  std::uint32_t devices = 0;
+  for (const Lane& lane : whole.plan.lanes) devices = std::max<std::uint32_t>(devices, lane.device + 1u);
+  std::vector<Plan> parts;
+  for (std::uint32_t d = 0; d < devices; ++d) parts.push_back(part_of(whole, d).plan);
+  for (const Portion portion : {Portion::step_and_delayed, Portion::step, Portion::delayed}) {
+    std::vector<std::vector<TransferCall>> calls;
+    for (std::uint32_t d = 0; d < devices; ++d) calls.push_back(transfer_calls(parts[d], d, portion));
+    check_calls(calls);
+  }
+}
+
+}  // namespace
+
+std::string gpu_of_rank(const std::string& device, int rank, int local_rank, const CudaDescription& cuda,
+                        bool is_nccl_there) {
+  if (!cuda.is_built_in)
+    fail_user("--device {}: this build has no CUDA; `overtake devices` lists what there is, --preset cuda builds it in",
+              device);
+  if (!is_nccl_there)
+    fail_user(
+        "--device {}: this build has no NCCL, by which processes with a GPU each talk; install it (libnccl-dev) and "
+        "configure anew, or use one process and --virtual-gpus",
+        device);
+  const std::size_t gpus = cuda.gpus.size();
+  if (gpus == 0) fail_user("--device {}: rank {}'s host has no GPU ({}); use --device cpu", device, rank, cuda.note);
+  if (device != "cuda") return device;
+  if (static_cast<std::size_t>(local_rank) >= gpus)
+    fail_user(
+        "--device cuda: rank {} is the {}. process on its host, which has {} GPU{}; start at most {} there, or one "
+        "process with --virtual-gpus, which shares a GPU among several devices",
+        rank, local_rank + 1, gpus, gpus == 1 ? "" : "s", gpus);
+  return fmt::format("cuda:{}", local_rank);
+}
+
+void connect_devices(UnfoldedPlan& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
+  set_turns(whole.plan);
+  check_order(whole);
+  // All ranks go through the channels in the same order, so none waits for one that waits for it.
+  for (const Channel& channel : channels_of(whole.plan)) {
+    const auto own = std::ranges::find(channel.devices, rank);
+    if (own == channel.devices.end() || groups.by_channel.contains(to_string(channel))) continue;
+    groups.by_channel[to_string(channel)] =
+        make(to_string(channel), static_cast<int>(own - channel.devices.begin()),
+             static_cast<int>(channel.devices.size()), channel.use == Channel::Use::messages ? kBlocksOfMessages : 0);
+  }
+}
+
+}  // namespace overtake
