@@ -50,6 +50,7 @@ class OneMemberPlan {
     set_all_turns();
   }
 
+  std::size_t transfers() const { return sums_.size() + gathers_.size(); }
   Plan placed() const {
     Plan plan = place_memory(plan_);
     verify(plan);

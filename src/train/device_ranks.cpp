@@ -1,6 +1,7 @@
 #include "train/device_ranks.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "exec/transfer_calls.h"
@@ -9,9 +10,16 @@
 namespace overtake {
 namespace {
 
-// A kernel that sends or receives holds so many SMs while it waits for the other side; a few fill an NVLink half, and
-// all of a device's channels together must leave most SMs to kernels that compute.
-constexpr int kBlocksOfMessages = 4;
+// Half of a device's thread blocks for sums, half for messages to and from others. The same for all devices: both ends
+// of a channel must take as many.
+int blocks_of(const Channel& channel, const std::vector<Channel>& all) {
+  std::map<std::int64_t, int> count;  // by device
+  int most = 1;
+  for (const Channel& other : all)
+    if (other.use == channel.use)
+      for (const std::int64_t device : other.devices) most = std::max(most, ++count[device]);
+  return std::max(1, kMostNcclBlocks / 2 / most);
+}
 
 void check_order(const UnfoldedPlan& whole) {
   std::uint32_t devices = 0;
@@ -52,12 +60,13 @@ void connect_devices(UnfoldedPlan& whole, int rank, const MakeDeviceGroup& make,
   set_turns(whole.plan);
   check_order(whole);
   // All ranks go through the channels in the same order, so none waits for one that waits for it.
-  for (const Channel& channel : channels_of(whole.plan)) {
+  const std::vector<Channel> channels = channels_of(whole.plan);
+  for (const Channel& channel : channels) {
     const auto own = std::ranges::find(channel.devices, rank);
     if (own == channel.devices.end() || groups.by_channel.contains(to_string(channel))) continue;
     groups.by_channel[to_string(channel)] =
         make(to_string(channel), static_cast<int>(own - channel.devices.begin()),
-             static_cast<int>(channel.devices.size()), channel.use == Channel::Use::messages ? kBlocksOfMessages : 0);
+             static_cast<int>(channel.devices.size()), blocks_of(channel, channels));
   }
 }
 

@@ -30,6 +30,9 @@ std::string describe_nccl(int ranks);
 // ranks do not fit.
 std::shared_ptr<NcclGroup> make_nccl_group(Store& store, const NcclOptions& options);
 
+// Of all communicators of a GPU together, at most: kernels that count on SMs of their own must leave so many free.
+inline constexpr int kMostNcclBlocks = 32;
+
 struct DeviceGroups {
   std::map<std::string, std::shared_ptr<NcclGroup>> by_channel;  // names of passes/parallel/turns.h
 };

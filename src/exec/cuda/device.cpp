@@ -75,6 +75,9 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
 CudaDevice::~CudaDevice() = default;
 
 int CudaDevice::multiprocessors() const {
+  // One that waits for others holds SMs; a cooperative kernel that needs those would wait for it, and perhaps others
+  // for that kernel.
+  if (ranks_.are_there()) return cuda::kMultiprocessors - kMostNcclBlocks;
   return virtual_gpus_ ? static_cast<int>(virtual_gpus_->gpus[0].sms()) : cuda::kMultiprocessors;
 }
 

@@ -109,9 +109,18 @@ void GpuRanks::drain(cudaStream_t stream) {
       if (Clock::now() > deadline) return false;
     return true;
   };
-  if (has_ended(kGrace)) return;
+  if (!is_any_lost() && has_ended(kGrace)) return;
   abort("the step was given up");
   has_ended(kGrace);
+}
+
+bool GpuRanks::is_any_lost() const {
+  try {
+    ranks_->world->check_ranks();
+    return false;
+  } catch (const CommError&) {
+    return true;
+  }
 }
 
 }  // namespace overtake

@@ -33,13 +33,15 @@ class GpuRanks {
   // longer than ever before is a CommError; communicators are aborted then, so that the GPU comes to an end.
   cudaError_t wait(cudaStream_t stream);
   cudaError_t wait(cudaEvent_t event);
-  // Before what the stream uses goes: waits a little, and then ends transfers of others who did not come.
+  // Before what the stream uses goes: waits a little, and then aborts transfers to which others did not come; at once
+  // where a rank is lost, so that nobody waits for it any more.
   void drain(cudaStream_t stream);
 
  private:
   using Clock = std::chrono::steady_clock;
   cudaError_t poll(const std::function<cudaError_t()>& state);
   void look_after_ranks(Clock::time_point begin, std::optional<Clock::time_point>& left_at);
+  bool is_any_lost() const;
   [[noreturn]] void fail(int rank, const std::string& why);
   void abort(const std::string& why);
 
