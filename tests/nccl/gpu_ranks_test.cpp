@@ -61,6 +61,7 @@ TEST(GpuRanks, WaitsAsLongAsAllIsWell) {
     stream.let_go();
   });
   EXPECT_EQ(two.ranks.wait(stream.get()), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "that it was not ready is no error";
   later.join();
 }
 

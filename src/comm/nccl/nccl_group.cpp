@@ -109,6 +109,7 @@ class RealNcclGroup final : public NcclGroup {
     Patience patience(options_.time_out);
     for (cudaError_t state; (state = cudaStreamQuery(stream)) != cudaSuccess;) {
       if (state != cudaErrorNotReady) fail("waiting", cudaGetErrorString(state));
+      cudaGetLastError();  // or whoever looks for errors of a launch would find "not ready"
       check();
       if (!patience.sleep()) fail("waiting", time_out_text());
     }

@@ -27,6 +27,12 @@ class Pause {
   std::chrono::microseconds pause_{10};
 };
 
+// CUDA keeps "not ready" as its last error, and whoever looks for errors of a launch would find it.
+cudaError_t forgotten_if_busy(cudaError_t state) {
+  if (state == cudaErrorNotReady) cudaGetLastError();
+  return state;
+}
+
 }  // namespace
 
 NcclGroup& GpuRanks::group(const Channel& channel) const {
@@ -54,7 +60,7 @@ cudaError_t GpuRanks::poll(const std::function<cudaError_t()>& state) {
   const Clock::time_point begin = Clock::now();
   std::optional<Clock::time_point> left_at;
   for (Pause pause;; pause.sleep()) {
-    const cudaError_t now = state();
+    const cudaError_t now = forgotten_if_busy(state());
     if (now != cudaErrorNotReady) {
       longest_ = std::max(longest_, Clock::now() - begin);
       return now;
@@ -105,7 +111,7 @@ void GpuRanks::drain(cudaStream_t stream) {
   }
   const auto has_ended = [&](Clock::duration time) {
     const Clock::time_point deadline = Clock::now() + time;
-    for (Pause pause; cudaStreamQuery(stream) == cudaErrorNotReady; pause.sleep())
+    for (Pause pause; forgotten_if_busy(cudaStreamQuery(stream)) == cudaErrorNotReady; pause.sleep())
       if (Clock::now() > deadline) return false;
     return true;
   };
