@@ -46,7 +46,7 @@ std::string gpu_of_rank(const std::string& device, int rank, int local_rank, con
         "configure anew, or use one process and --virtual-gpus",
         device);
   const std::size_t gpus = cuda.gpus.size();
-  if (gpus == 0) fail_user("--device {}: rank {}'s host has no GPU ({}); use --device cpu", device, rank, cuda.note);
+  if (gpus == 0) fail_user("--device {}: rank {}'s host: {}; use --device cpu", device, rank, cuda.note);
   if (device != "cuda") return device;
   if (static_cast<std::size_t>(local_rank) >= gpus)
     fail_user(

@@ -41,6 +41,7 @@ void add_parts(const TransferCall& call, const MovedBuffer& m, std::byte* whole,
 Launch rank_transfer(const TaskView& v, CudaProgramData& program) {
   const GpuRanks& ranks = program.device().ranks();
   const TransferCall call = transfer_call(v.graph(), v.task(), ranks.own_rank());
+  OVERTAKE_CHECK(v.attrs().has("turn"), "{} {} has no turn", to_string(call.kind), call.number);
   NcclGroup& group = ranks.group(call.channel);
   const int receiver = 1, sender = 0;  // of a channel of messages
   std::vector<NcclCall> calls;
