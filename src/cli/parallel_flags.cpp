@@ -17,6 +17,14 @@ std::int64_t batch_of(const Graph& graph) {
   return 0;
 }
 
+// Every process of a host has a GPU, and NCCL between them.
+void take_gpu(SessionOptions& session, const Worker& worker) {
+  if (session.backend.virtual_gpus > 0)
+    fail_user("--virtual-gpus {}: of {} processes every one has a GPU of its own; leave it out, or start one process",
+              session.backend.virtual_gpus, worker.size);
+  session.device = gpu_of_rank(session.device, worker.rank, worker.local_rank, describe_cuda(), has_nccl());
+}
+
 }  // namespace
 
 void ParallelFlags::add_to(CLI::App& command) {
@@ -80,8 +88,10 @@ void ParallelFlags::connect(SessionOptions& session, const std::string& identity
         "{}`",
         options.replicas, options.stages, options.devices(), options.devices() == 1 ? "" : "es", worker->size,
         options.devices());
-  if (session.device != "cpu")
-    fail_user("--device {}: several processes train on CPUs so far; use --device cpu", session.device);
+  if (session.device.starts_with("cuda"))
+    take_gpu(session, *worker);
+  else if (session.device != "cpu")
+    fail_user("--device {}: several processes train on CPUs or GPUs; use cpu or cuda", session.device);
   const auto make = [worker = *worker, identity, time_out = time_out](const std::string& name, int rank, int size) {
     const auto store = open_store(fmt::format("{}/{}/{}", worker.store, worker.job, name));
     GlooOptions gloo{
@@ -91,6 +101,19 @@ void ParallelFlags::connect(SessionOptions& session, const std::string& identity
     return make_gloo_group(gloo, *store);
   };
   session.make_group = make;
+  if (session.device != "cpu") {
+    session.backend.device_groups = std::make_shared<DeviceGroups>();
+    session.make_device_group = [worker = *worker, time_out = time_out](const std::string& channel, int rank, int size,
+                                                                        int most_blocks) {
+      const auto store = open_store(fmt::format("{}/{}/nccl", worker.store, worker.job));
+      return make_nccl_group(*store, {.rank = rank,
+                                      .size = size,
+                                      .name = channel,
+                                      .time_out = std::chrono::milliseconds(std::llround(time_out * 1000)),
+                                      .most_blocks = most_blocks});
+    };
+    if (worker->rank == 0 && session.note) session.note(describe_nccl(worker->size));
+  }
   session.backend.groups = std::make_shared<RankGroups>();
   session.backend.groups->world = make("world", worker->rank, worker->size);
   if (worker->rank != 0) session.note = [](const std::string&) {};

@@ -223,6 +223,14 @@ bool Exchange::is_done(const TransferHandle& handle) {
   return true;
 }
 
+int Exchange::check_ranks() {
+  const Lock lock(mutex_);
+  if (error_) throw *error_;
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && link(peer).has_left) return peer;
+  return -1;
+}
+
 // The first error wins. All others hear of it, whoever they would have blamed.
 void Exchange::fail(int rank, const std::string& text) {
   if (error_) return;

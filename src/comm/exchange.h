@@ -31,6 +31,7 @@ class Exchange final : public Group, private Receiver {
   void wait(const TransferHandle& transfer, std::chrono::milliseconds time_out) override;
   bool is_done(const TransferHandle& transfer) override;
   std::chrono::milliseconds default_time_out() const override { return options_.time_out; }
+  int check_ranks() override;
 
  private:
   using Clock = std::chrono::steady_clock;

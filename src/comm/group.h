@@ -91,6 +91,9 @@ class Group {
   // Throws as wait() does.
   virtual bool is_done(const TransferHandle& transfer) = 0;
   virtual std::chrono::milliseconds default_time_out() const = 0;
+  // For whoever waits for ranks by other means. Throws the group's error if it has failed; else a rank that has left,
+  // or -1: it has done all that others wanted of it, or never will.
+  virtual int check_ranks() = 0;
 
   TransferHandle all_reduce(void* data, std::size_t count, DType dtype, const TransferOptions& options = {}) {
     return start({TransferKind::all_reduce, data, count, dtype, -1, options});

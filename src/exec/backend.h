@@ -33,7 +33,8 @@ struct BackendOptions {
   unsigned virtual_gpus = 0;                    // that plans see of one GPU, each with SMs of its own; 0: it is one
   VirtualLink virtual_link = {};                // between them
   std::function<void(const std::string&)> note = {};
-  std::shared_ptr<RankGroups> groups = {};  // see CpuOptions
+  std::shared_ptr<RankGroups> groups = {};           // see CpuOptions
+  std::shared_ptr<DeviceGroups> device_groups = {};  // beside them, where transfers go from GPU to GPU
 };
 
 // Executors keep what they need of the backend; it must outlive them.

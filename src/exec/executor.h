@@ -38,6 +38,10 @@ class Executor {
   virtual FinishedStep finish() = 0;
   // How many steps may be under way at once.
   virtual std::size_t most_under_way() const = 0;
+  // Does what the last step has delayed, if that is still to do, while nothing is under way. Others do so when they
+  // must; where several processes have parts of one plan, all of them call this before one of them asks for what lives
+  // across steps. Its trace has a step_ns of 0, and spans only where they cost nothing.
+  virtual Trace settle() = 0;
   // Start and finish in one, while nothing is under way.
   Trace run(std::size_t program, const StepArgs& args) {
     start(program, args);
@@ -45,9 +49,6 @@ class Executor {
   }
   // The same, with a span for every task.
   virtual Trace run_traced(std::size_t program, const StepArgs& args) = 0;
-  // Does what the last step delayed, if that is still to do. Its trace has a step_ns of 0, and spans only where they
-  // cost nothing.
-  virtual Trace run_delayed() = 0;
 
   // For each lane, when it has run the given tasks of a program one after the other, in nanoseconds from their common
   // start: the median over rounds, while nothing is under way. Lanes do not wait for one another and take operands as
@@ -71,6 +72,7 @@ class Executor {
 std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans);
 
 struct RankGroups;
+struct DeviceGroups;
 
 struct CpuOptions {
   unsigned threads = 0;  // 0: one per core this process may use

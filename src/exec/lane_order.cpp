@@ -85,6 +85,22 @@ class Waits {
   std::vector<TaskId> sender_;  // per buffer: the transfer that writes it
 };
 
+// With each transfer after the one whose turn comes before its own.
+Dependencies with_turns(const Plan& plan, Dependencies deps) {
+  std::vector<std::pair<std::int64_t, TaskId>> turns;
+  for (const Lane& lane : plan.lanes)
+    for (const TaskId t : lane.tasks)
+      if (plan.graph.tasks[t].op == Op::transfer && plan.graph.attrs_of(plan.graph.tasks[t]).has("turn"))
+        turns.emplace_back(plan.graph.attrs_of(plan.graph.tasks[t]).integer("turn"), t);
+  if (turns.empty()) return deps;
+  std::ranges::sort(turns);
+  std::vector<std::pair<TaskId, TaskId>> edges;
+  for (std::size_t i = 1; i < turns.size(); ++i) edges.emplace_back(turns[i].second, turns[i - 1].second);
+  for (TaskId t = 0; t < plan.graph.tasks.size(); ++t)
+    for (const TaskId before : deps.of(t)) edges.emplace_back(t, before);
+  return dependencies_from(std::move(edges), plan.graph.tasks.size());
+}
+
 }  // namespace
 
 LaneOrder lane_order(const Plan& plan, Portion portion) {
@@ -95,7 +111,7 @@ LaneOrder lane_order(const Plan& plan, Portion portion) {
 }
 
 std::vector<TaskId> one_order(const Plan& plan, Portion portion) {
-  std::vector<TaskId> order = happens_before(plan, dependencies(plan)).topological;
+  std::vector<TaskId> order = happens_before(plan, with_turns(plan, dependencies(plan))).topological;
   std::erase_if(order, [&](TaskId t) { return !is_in(portion, plan.graph.tasks[t]); });
   return order;
 }

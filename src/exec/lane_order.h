@@ -27,7 +27,8 @@ inline bool is_in(Portion portion, const Task& task) {
 using LaneOrder = std::vector<std::vector<LaneEntry>>;
 LaneOrder lane_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
 
-// One order of the tasks of a plan in which they could run.
+// One order of the tasks of a plan in which they could run; with transfers in the order of their turns, if they have
+// any (passes/parallel/turns.h).
 std::vector<TaskId> one_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
 
 }  // namespace overtake

@@ -154,7 +154,7 @@ class Loop {
 
   // Of ranks also what a step delays when no other follows, or none at once.
   void keep_delayed(LoopResult& result) {
-    if (options_.keep_traces && session_.has_ranks() && !result.traces.empty()) keep(result, session_.run_delayed());
+    if (options_.keep_traces && session_.has_ranks() && !result.traces.empty()) keep(result, session_.settle());
   }
 
   // On the step's own batch: the inputs may hold that of a later step already.

@@ -51,15 +51,6 @@ std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups
   return seconds;
 }
 
-// What the last step has put off runs now: nothing may be under way when the executor goes.
-void run_delayed(Executor& executor) {
-  const Graph& g = executor.plan(0).graph;
-  if (g.parameters.empty()) return;
-  const Buffer& b = g.buffers[g.parameters[0].buffer];
-  std::vector<std::byte> values(static_cast<std::size_t>(b.shape.elements() * bytes_of(b.dtype)));
-  executor.read_plain(g.parameters[0].buffer, values);
-}
-
 }  // namespace
 
 std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
@@ -73,7 +64,7 @@ std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, cons
   fill_initial_parameters(*executor, 1);
   fill_random_inputs(*executor, 1);
   std::vector<double> seconds = step_seconds(*executor, steps, groups);
-  run_delayed(*executor);
+  executor->settle();  // nothing may be under way when it goes
   if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});
   return std::llround(1e9 * median(seconds));
 }

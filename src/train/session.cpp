@@ -89,7 +89,10 @@ void Session::plan_devices(const Graph& graph) {
   predicted_ = std::move(planned.predicted);
   const ParallelOptions& parallel = options_.parallel;
   RankGroups* const groups = options_.backend.groups.get();
-  if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
+  if (options_.backend.device_groups)
+    connect_devices(planned.whole, rank(), options_.make_device_group, *options_.backend.device_groups);
+  else if (groups != nullptr)
+    add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
   const UnfoldedPlan mine = own_part(planned.whole, options_.backend);
   Plan plan = place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
@@ -328,6 +331,7 @@ StepResult Session::evaluate() {
 }
 
 std::vector<NamedTensor> Session::tensors() const {
+  executor_->settle();
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
     const Parameter& p = model_.parameters[i];
@@ -388,6 +392,7 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
 }
 
 std::uint64_t Session::weights_hash() const {
+  executor_->settle();
   Hash64 hash;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i)
     if (model_.buffers[model_.parameters[i].buffer].role == Role::weight) hash.add(collect(i));

@@ -13,6 +13,7 @@
 #include "cost/profile.h"
 #include "exec/backend.h"
 #include "passes/pipeline.h"
+#include "train/device_ranks.h"
 #include "train/loader.h"
 #include "train/parallel.h"
 #include "train/planning.h"
@@ -42,6 +43,7 @@ struct SessionOptions {
   // The other processes of a job, this one being rank backend.groups->world->rank() of as many as there are devices;
   // without groups this process has all devices. `make_group` connects those that share a collective.
   MakeGroup make_group = {};
+  MakeDeviceGroup make_device_group = {};  // likewise, where backend.device_groups are there: among GPUs
 };
 
 struct StepResult {
@@ -68,7 +70,7 @@ class Session {
   StepResult step_traced(const HostBatch& batch, float learning_rate);
   StepResult step_traced(float learning_rate);
   // What the last step left for the next one to do; see Executor.
-  Trace run_delayed() { return executor_->run_delayed(); }
+  Trace settle() { return executor_->settle(); }
   // Forward only, with running statistics and without dropout; changes nothing.
   StepResult evaluate(const HostBatch& batch);
   StepResult evaluate();

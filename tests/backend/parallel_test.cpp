@@ -223,6 +223,22 @@ TEST(Parallel, ChoosesWithoutATrace) {
   }
 }
 
+// What the last step has delayed is done by all ranks, also by those that are not asked for any weights.
+TEST(Parallel, WeightsAreThereAfterTheLastStep) {
+  const Case c = small_gpt();
+  const SampleForm form = sample_form_of(graph_of(c));
+  const auto only_steps = [&](Session& s) {
+    Outcome out;
+    for (std::size_t i = 0; i < kSteps; ++i) out.losses.push_back(s.step(batch_for(form, s, i), 0.05f).loss);
+    out.hash = s.weights_hash();
+    return out;
+  };
+  Session alone(graph_of(c), options_of(c, {.micro_batches = 2, .groups = 2}));
+  const std::uint64_t hash = only_steps(alone).hash;
+  for (const char* reduce : {"by-layer", "scatter-gather"})
+    EXPECT_EQ(hash, on_ranks(c, {.replicas = 2, .reduce = reduce}, only_steps).hash) << reduce;
+}
+
 TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
   Case c = small_gpt();
   c.settings["tied"] = 0;  // tied gradients are put together by each replica, which a pipeline is only one of

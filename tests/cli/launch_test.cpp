@@ -320,6 +320,20 @@ TEST(Launch, RefusesAnotherNumberOfProcesses) {
   EXPECT_NE(r.err.find("that is 3 processes, but the job has 2"), std::string::npos) << r.err;
 }
 
+// Processes with a GPU each: where there are none for them, one says so and the job ends.
+TEST(Launch, GpusThatAreNotThere) {
+  const std::string train = "launch -n 9 -- train lenet --data synthetic:64 --batch 18 --dp 9 --device cuda ";
+  const CommandResult r = overtake(train);
+  EXPECT_EQ(r.exit_code, 2) << r.err;
+  EXPECT_NE(r.err.find("--device cuda"), std::string::npos) << r.err;
+  const CommandResult split = overtake(train + "--virtual-gpus 9");
+  EXPECT_EQ(split.exit_code, 2) << split.err;
+  EXPECT_NE(split.err.find("every one has a GPU of its own"), std::string::npos) << split.err;
+  const CommandResult null = overtake("launch -n 2 -- train lenet --data synthetic:64 --batch 12 --dp 2 --device null");
+  EXPECT_EQ(null.exit_code, 2) << null.err;
+  EXPECT_NE(null.err.find("CPUs or GPUs"), std::string::npos) << null.err;
+}
+
 TEST(Launch, RefusesFlagsThatWouldDoNothing) {
   for (const char* reduce : {"first-k", "auto"}) {
     const CommandResult one =

@@ -48,6 +48,21 @@ TEST(CommParts, CoverAllOnce) {
   }
 }
 
+// For whoever waits for ranks by other means.
+TEST(CommRanks, AreLookedAfterWithoutATransfer) {
+  Groups groups = make_local_groups(3);
+  for (const auto& group : groups) EXPECT_EQ(group->check_ranks(), -1);
+  groups[2].reset();
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (groups[0]->check_ranks() < 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(groups[0]->check_ranks(), 2);
+  float x = 0;
+  const auto of_wait = comm_error([&] { groups[0]->wait(groups[0]->all_reduce(&x, 1, DType::f32)); });
+  const auto of_check = comm_error([&] { groups[0]->check_ranks(); });
+  EXPECT_EQ(of_wait, of_check);
+  EXPECT_EQ(of_check.first, 2);
+}
+
 class LocalRanks : public testing::TestWithParam<int> {};
 
 TEST_P(LocalRanks, GetSumsInRankOrderWhateverTheChunks) {

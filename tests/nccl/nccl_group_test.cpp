@@ -24,22 +24,29 @@ TYPED_TEST_SUITE(Nccl, Types);
 template <class T>
 void enqueue_all(NcclGroup& group, cudaStream_t stream, std::vector<std::unique_ptr<DeviceArray<T>>>& x) {
   const DType dtype = std::is_same_v<T, float> ? DType::f32 : DType::bf16;
-  group.all_reduce(stream, x[0]->data(), x[1]->data(), kCount, dtype);
-  group.reduce_scatter(stream, x[1]->data(), x[2]->data(), kCount, dtype);
-  group.all_gather(stream, x[2]->data(), x[3]->data(), kCount, dtype);
-  group.broadcast(stream, 0, x[3]->data(), kCount, dtype);
-  const NcclMessage messages[] = {
-      {.way = NcclMessage::Way::send, .peer = 0, .data = x[3]->data(), .count = kCount, .dtype = dtype},
-      {.way = NcclMessage::Way::recv, .peer = 0, .data = x[4]->data(), .count = kCount, .dtype = dtype}};
-  group.exchange(stream, messages);
-  group.all_reduce(stream, x[4]->data(), x[4]->data(), kCount, dtype);
+  using What = NcclCall::What;
+  const auto one = [&](What what, std::size_t from, std::size_t to) {
+    group.enqueue(
+        stream,
+        {.what = what, .from = x[from]->data(), .to = x[to]->data(), .count = kCount, .dtype = dtype, .peer = 0});
+  };
+  one(What::all_reduce, 0, 1);
+  one(What::reduce_scatter, 1, 2);
+  one(What::all_gather, 2, 3);
+  one(What::broadcast, 3, 3);
+  one(What::reduce, 3, 4);
+  const NcclCall to_itself[] = {
+      {.what = What::send, .from = x[4]->data(), .to = nullptr, .count = kCount, .dtype = dtype, .peer = 0},
+      {.what = What::recv, .from = nullptr, .to = x[5]->data(), .count = kCount, .dtype = dtype, .peer = 0}};
+  group.enqueue(stream, to_itself);
+  one(What::all_reduce, 5, 5);
 }
 
 template <class T>
 std::vector<std::unique_ptr<DeviceArray<T>>> arrays(const std::vector<T>& first) {
   std::vector<std::unique_ptr<DeviceArray<T>>> x;
   x.push_back(std::make_unique<DeviceArray<T>>(first));
-  while (x.size() < 5) x.push_back(std::make_unique<DeviceArray<T>>(kCount));
+  while (x.size() < 6) x.push_back(std::make_unique<DeviceArray<T>>(kCount));
   return x;
 }
 
@@ -58,7 +65,7 @@ TYPED_TEST(Nccl, OneRankGetsBackWhatItGives) {
     auto x = arrays(given);
     enqueue_all(*group, stream.get(), x);
     group->wait(stream.get());
-    expect_same_bytes(x[4]->download(), given, "result");
+    expect_same_bytes(x[5]->download(), given, "result");
   }
 }
 
@@ -81,11 +88,11 @@ TYPED_TEST(Nccl, OneRankInACapturedGraph) {
   for (unsigned round = 0; round < 5; ++round) {
     const std::vector<TypeParam> given = random_values<TypeParam>(kCount, 7 + round);
     check_cuda(cudaMemcpy(x[0]->data(), given.data(), kCount * sizeof(TypeParam), cudaMemcpyHostToDevice), "upload");
-    check_cuda(cudaMemset(x[4]->data(), 0xff, kCount * sizeof(TypeParam)), "poison");
+    check_cuda(cudaMemset(x[5]->data(), 0xff, kCount * sizeof(TypeParam)), "poison");
     check_cuda(cudaDeviceSynchronize(), "upload");
     check_cuda(cudaGraphLaunch(exec, stream.get()), "launch");
     group->wait(stream.get());
-    expect_same_bytes(x[4]->download(), given, "result");
+    expect_same_bytes(x[5]->download(), given, "result");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -68,48 +69,39 @@ class RealNcclGroup final : public NcclGroup {
     const ncclUniqueId id = common_id(store);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    finish(ncclCommInitRankConfig(&comm_, options_.size, id, options_.rank, &config), "connecting");
+    if (options_.most_blocks > 0) config.maxCTAs = options_.most_blocks;
+    try {
+      finish(ncclCommInitRankConfig(&comm_, options_.size, id, options_.rank, &config), "connecting");
+    } catch (const CommError&) {
+      wait_for_abort();
+      throw;
+    }
   }
 
   // Where others are gone it does not wait for them.
   ~RealNcclGroup() override {
-    if (comm_ == nullptr) return;
     try {
-      finish(ncclCommFinalize(comm_), "ending");
-      ncclCommDestroy(comm_);
+      if (comm_ != nullptr) {
+        finish(ncclCommFinalize(comm_), "ending");
+        ncclCommDestroy(comm_);
+      }
     } catch (const CommError&) {  // aborted by then
     }
+    wait_for_abort();
   }
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   NcclReport report() const override { return {version_text(), nvls_text(options_.size)}; }
 
-  void all_reduce(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) override {
-    enqueue("all_reduce", [&] { return ncclAllReduce(from, to, count, nccl_type(dtype), ncclSum, comm_, stream); });
-  }
-  void reduce_scatter(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) override {
-    enqueue("reduce_scatter",
-            [&] { return ncclReduceScatter(from, to, count, nccl_type(dtype), ncclSum, comm_, stream); });
-  }
-  void all_gather(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) override {
-    enqueue("all_gather", [&] { return ncclAllGather(from, to, count, nccl_type(dtype), comm_, stream); });
-  }
-  void broadcast(cudaStream_t stream, int root, void* data, std::size_t count, DType dtype) override {
-    enqueue("broadcast", [&] { return ncclBroadcast(data, data, count, nccl_type(dtype), root, comm_, stream); });
-  }
-  void exchange(cudaStream_t stream, std::span<const NcclMessage> messages) override {
-    if (messages.empty()) return;
-    enqueue("exchange", [&] {
-      ncclResult_t result = ncclGroupStart();
-      for (const NcclMessage& m : messages) {
-        if (is_error(result)) break;
-        result = m.way == NcclMessage::Way::send ? ncclSend(m.data, m.count, nccl_type(m.dtype), m.peer, comm_, stream)
-                                                 : ncclRecv(m.data, m.count, nccl_type(m.dtype), m.peer, comm_, stream);
-      }
-      const ncclResult_t end = ncclGroupEnd();  // also after an error, so that the next call begins anew
-      return is_error(result) ? result : end;
-    });
+  void enqueue(cudaStream_t stream, std::span<const NcclCall> calls) override {
+    if (calls.empty()) return;
+    check_usable();
+    ncclResult_t result = ncclGroupStart();
+    for (const NcclCall& call : calls)
+      if (!is_error(result)) result = start(stream, call);
+    const ncclResult_t end = ncclGroupEnd();  // also after an error, so that the next call begins anew
+    finish(is_error(result) ? result : end, name_of(calls[0].what));
   }
 
   void wait(cudaStream_t stream) override {
@@ -117,11 +109,22 @@ class RealNcclGroup final : public NcclGroup {
     Patience patience(options_.time_out);
     for (cudaError_t state; (state = cudaStreamQuery(stream)) != cudaSuccess;) {
       if (state != cudaErrorNotReady) fail("waiting", cudaGetErrorString(state));
-      ncclResult_t now = ncclSuccess;
-      ncclCommGetAsyncError(comm_, &now);
-      if (is_error(now)) fail("waiting", describe(now));
+      cudaGetLastError();  // or whoever looks for errors of a launch would find "not ready"
+      check();
       if (!patience.sleep()) fail("waiting", time_out_text());
     }
+  }
+
+  void check() override {
+    check_usable();
+    ncclResult_t now = ncclSuccess;
+    if (const ncclResult_t asked = ncclCommGetAsyncError(comm_, &now); asked != ncclSuccess) now = asked;
+    if (is_error(now)) fail("a transfer", describe(now));
+  }
+
+  void abort(const std::string& why) override {
+    if (!fault_) fault_ = CommError(-1, fmt::format("rank {} of {}: NCCL: {}", options_.rank, options_.size, why));
+    end_transfers();
   }
 
  private:
@@ -150,10 +153,45 @@ class RealNcclGroup final : public NcclGroup {
     return id;
   }
 
-  template <class Call>
-  void enqueue(const char* what, const Call& call) {
-    check_usable();
-    finish(call(), what);
+  static const char* name_of(NcclCall::What what) {
+    switch (what) {
+      case NcclCall::What::all_reduce:
+        return "all_reduce";
+      case NcclCall::What::reduce_scatter:
+        return "reduce_scatter";
+      case NcclCall::What::all_gather:
+        return "all_gather";
+      case NcclCall::What::reduce:
+        return "reduce";
+      case NcclCall::What::broadcast:
+        return "broadcast";
+      case NcclCall::What::send:
+        return "send";
+      case NcclCall::What::recv:
+        return "recv";
+    }
+    return "call";
+  }
+
+  ncclResult_t start(cudaStream_t stream, const NcclCall& c) {
+    const ncclDataType_t type = nccl_type(c.dtype);
+    switch (c.what) {
+      case NcclCall::What::all_reduce:
+        return ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream);
+      case NcclCall::What::reduce_scatter:
+        return ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream);
+      case NcclCall::What::all_gather:
+        return ncclAllGather(c.from, c.to, c.count, type, comm_, stream);
+      case NcclCall::What::reduce:
+        return ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream);
+      case NcclCall::What::broadcast:
+        return ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream);
+      case NcclCall::What::send:
+        return ncclSend(c.from, c.count, type, c.peer, comm_, stream);
+      case NcclCall::What::recv:
+        return ncclRecv(c.to, c.count, type, c.peer, comm_, stream);
+    }
+    return ncclInvalidArgument;
   }
 
   // NCCL goes on by itself; the stream is not to be used before it is done with the call.
@@ -164,6 +202,10 @@ class RealNcclGroup final : public NcclGroup {
       if (result == ncclInProgress && !patience.sleep()) fail(what, time_out_text());
     }
     if (result != ncclSuccess) fail(what, describe(result));
+  }
+
+  void wait_for_abort() const {
+    if (aborted_.valid()) aborted_.wait_for(std::chrono::seconds(5));
   }
 
   void check_usable() const {
@@ -181,21 +223,32 @@ class RealNcclGroup final : public NcclGroup {
 
   [[noreturn]] void fail(const char* what, const std::string& why) {
     fault_ = CommError(-1, fmt::format("rank {} of {}: NCCL: {}: {}", options_.rank, options_.size, what, why));
-    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+    end_transfers();
     throw *fault_;
+  }
+
+  // Beside, because NCCL first lets kernels go, but then waits until graphs with its calls are gone, which whoever is
+  // told of the fault has to destroy.
+  void end_transfers() {
+    if (comm_ == nullptr) return;
+    std::packaged_task<void()> abort([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); });
+    aborted_ = abort.get_future();
+    std::thread(std::move(abort)).detach();
   }
 
   NcclOptions options_;
   ncclComm_t comm_ = nullptr;
   std::optional<CommError> fault_;
+  std::future<void> aborted_;
 };
 
 }  // namespace
 
 bool has_nccl() { return true; }
+std::string describe_nccl(int ranks) { return fmt::format("NCCL {}; NVLS: {}", version_text(), nvls_text(ranks)); }
 
-std::unique_ptr<NcclGroup> make_nccl_group(Store& store, const NcclOptions& options) {
-  return std::make_unique<RealNcclGroup>(store, options);
+std::shared_ptr<NcclGroup> make_nccl_group(Store& store, const NcclOptions& options) {
+  return std::make_shared<RealNcclGroup>(store, options);
 }
 
 }  // namespace overtake

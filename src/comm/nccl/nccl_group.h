@@ -6,31 +6,32 @@
 
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "comm/group.h"
-#include "comm/store.h"
+#include "comm/nccl/device_groups.h"
 
 namespace overtake {
 
-struct NcclOptions {
-  int rank = 0, size = 1;
-  std::string name = "nccl";  // under which rank 0 puts the group's id into the store; each group has its own
-  std::chrono::milliseconds time_out{60'000};
-};
-
-// A part of an exchange: data goes to `peer` or comes from it.
-struct NcclMessage {
-  enum class Way : std::uint8_t { send, recv };
-  Way way;
-  int peer;
-  void* data;  // [count]
+struct NcclCall {
+  enum class What : std::uint8_t {
+    all_reduce,      // to [count] = the sum over ranks of from [count]
+    reduce_scatter,  // to [count] = this rank's part of the sum over ranks of from [size][count]
+    all_gather,      // to [size][count] = from [count] of all ranks
+    reduce,          // to [count] of rank `peer` = the sum over ranks of from [count]; others need no `to`
+    broadcast,       // to [count] = from [count] of rank `peer`; others need no `from`
+    send,            // from [count] goes to rank `peer`
+    recv             // to [count] comes from it
+  };
+  What what;
+  const void* from;  // may be `to`, or this rank's part of it
+  void* to;
   std::size_t count;
   DType dtype;
+  int peer = -1;
 };
 
 // What can be said about the library, for people.
@@ -49,26 +50,17 @@ class NcclGroup {
   virtual int size() const = 0;
   virtual NcclReport report() const = 0;
 
-  // to [count] = the sum over ranks of from [count]. Here and below `to` may be `from`, or this rank's part of it.
-  virtual void all_reduce(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) = 0;
-  // to [count] = this rank's part of the sum over ranks of from [size][count].
-  virtual void reduce_scatter(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) = 0;
-  // to [size][count] = from [count] of all ranks.
-  virtual void all_gather(cudaStream_t stream, const void* from, void* to, std::size_t count, DType dtype) = 0;
-  // data [count] of rank `root` on all.
-  virtual void broadcast(cudaStream_t stream, int root, void* data, std::size_t count, DType dtype) = 0;
-  // All at once, so that ranks that send to each other do not wait for each other.
-  virtual void exchange(cudaStream_t stream, std::span<const NcclMessage> messages) = 0;
+  // All at once: as one kernel if NCCL can, and so that ranks that send to each other do not wait for each other. On
+  // one stream for the whole life of the group, or what is on different streams waits for each other all the same.
+  virtual void enqueue(cudaStream_t stream, std::span<const NcclCall> calls) = 0;
+  void enqueue(cudaStream_t stream, const NcclCall& call) { enqueue(stream, std::span(&call, 1)); }
 
   // Until all that is on the stream has ended; not while it is captured.
   virtual void wait(cudaStream_t stream) = 0;
+  // Throws if NCCL has found that something is wrong.
+  virtual void check() = 0;
+  // What is on streams ends, and later calls throw. Does not wait for anything.
+  virtual void abort(const std::string& why) = 0;
 };
-
-// Whether this build has NCCL.
-bool has_nccl();
-
-// On the current GPU. Returns when all ranks are connected. UserError when this build has no NCCL or the numbers of
-// ranks do not fit.
-std::unique_ptr<NcclGroup> make_nccl_group(Store& store, const NcclOptions& options);
 
 }  // namespace overtake

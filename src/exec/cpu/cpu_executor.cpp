@@ -117,8 +117,17 @@ class CpuExecutor final : public Executor {
     return *std::exchange(finished_, std::nullopt);
   }
   std::size_t most_under_way() const override { return 1; }
+  Trace settle() override {
+    if (!delayed_) return {};
+    const Delayed last = *std::exchange(delayed_, std::nullopt);
+    const Program& p = programs_[last.program];
+    const bool was_good = are_carried_losses_finite();
+    Trace trace = run_lanes(p, p.delayed, last.args, last.args);
+    if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
+    trace.step_ns = 0;
+    return trace;
+  }
   Trace run_traced(std::size_t program, const StepArgs& args) override { return run(program, args); }
-  Trace run_delayed() override { return settle(); }
 
   std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
                                        int rounds) override {
@@ -206,18 +215,6 @@ class CpuExecutor final : public Executor {
 
   Trace run_lanes(const Program& p, const LaneOrder& order, const StepArgs& args, const StepArgs& delayed_args) {
     return threads_.run(order, p.tasks, args, delayed_args, p.transfers.get(), p.asynchronous);
-  }
-
-  // Does what the last step delayed.
-  Trace settle() {
-    if (!delayed_) return {};
-    const Delayed last = *std::exchange(delayed_, std::nullopt);
-    const Program& p = programs_[last.program];
-    const bool was_good = are_carried_losses_finite();
-    Trace trace = run_lanes(p, p.delayed, last.args, last.args);
-    if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
-    trace.step_ns = 0;
-    return trace;
   }
 
   bool are_carried_losses_finite() const {

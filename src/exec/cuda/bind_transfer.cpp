@@ -48,6 +48,7 @@ Launch sums(const TaskView& v, CudaProgramData& program, std::int64_t ns) {
 }
 
 Launch bind(const TaskView& v, CudaProgramData& program) {
+  if (program.device().ranks().are_there()) return rank_transfer(v, program);
   if (v.kind() == Kind::send) return {};
   const std::int64_t members = v.kind() == Kind::recv ? 2 : members_of(v.task());
   const std::int64_t ns = transfer_ns(program.device().virtual_link(), v.kind(), transferred_bytes(v), members);

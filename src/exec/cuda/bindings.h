@@ -41,5 +41,7 @@ CudaBinding clip_norm();
 CudaBinding sgd();
 CudaBinding adamw();
 CudaBinding transfer();
+// Where other processes have the other devices.
+Launch rank_transfer(const TaskView& view, CudaProgramData& program);
 
 }  // namespace overtake::cuda_bindings

@@ -85,8 +85,10 @@ class CudaExecutor final : public Executor {
       if (p.copy != kNone) copy_of_[p.buffer] = p.copy;
     for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
     check_cuda_call(cudaDeviceSynchronize(), "copying tables");  // copies from pageable memory end when they like
+    if (device_.ranks().are_there())
+      for (const Program& p : programs_) p.bound->connect();
   }
-  ~CudaExecutor() override { cudaStreamSynchronize(main()); }
+  ~CudaExecutor() override { device_.ranks().drain(main()); }
 
   const Plan& plan(std::size_t program) const override { return plans_.at(program); }
   std::size_t most_under_way() const override { return kUnderWay; }
@@ -106,7 +108,7 @@ class CudaExecutor final : public Executor {
     OVERTAKE_CHECK(!under_way_.empty(), "no step is under way");
     const UnderWay step = under_way_.front();
     under_way_.pop_front();
-    const cudaError_t error = cudaEventSynchronize(end_events_[step.report].get());
+    const cudaError_t error = device_.ranks().wait(end_events_[step.report].get());
     OVERTAKE_CHECK(
         error == cudaSuccess,
         "a kernel of plan {} failed on the GPU: {}; with --no-graph and CUDA_LAUNCH_BLOCKING=1 the task is named",
@@ -125,14 +127,19 @@ class CudaExecutor final : public Executor {
     const auto start = std::chrono::steady_clock::now().time_since_epoch();  // the device begins a little later
     enqueue_step(program, portion, args, true);
     const UnderWay step{.program = program, .report = (steps_ - 1) % kReports};
-    check_cuda_call(cudaStreamSynchronize(main()), "a traced step");
+    wait_for_all("a traced step");
     read_report(step);
     Trace trace = programs_[program].bound->trace(portion);
     trace.start_ns = std::chrono::nanoseconds(start).count();
     return trace;
   }
-  Trace run_delayed() override {
-    settle();
+  Trace settle() override {
+    if (!delayed_by_) return {};
+    const std::size_t program = *std::exchange(delayed_by_, std::nullopt);
+    cuda::set_step_values(main(), last_values_, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
+    programs_[program].bound->enqueue(Portion::delayed, {}, false);
+    wait_for_all("doing what was delayed");
+    if (are_carried_losses_spoilt()) fail_delayed_gradient(last_values_.step);
     return {};
   }
 
@@ -204,6 +211,7 @@ class CudaExecutor final : public Executor {
   };
 
   const Graph& graph() const { return plans_[0].graph; }
+  void wait_for_all(const char* what) const { check_cuda_call(device_.ranks().wait(main()), what); }
   cudaStream_t main() const { return streams_.origin(); }
   std::byte* address(std::size_t program, BufferId b) const { return arena_.data() + plans_[program].offsets[b]; }
 
@@ -257,16 +265,6 @@ class CudaExecutor final : public Executor {
     if (p.has_delayed) delayed_by_ = program;
   }
 
-  // Does what the last step delayed, after all that is under way.
-  void settle() {
-    if (!delayed_by_) return;
-    const std::size_t program = *std::exchange(delayed_by_, std::nullopt);
-    cuda::set_step_values(main(), last_values_, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
-    programs_[program].bound->enqueue(Portion::delayed, {}, false);
-    check_cuda_call(cudaStreamSynchronize(main()), "doing what was delayed");
-    if (are_carried_losses_spoilt()) fail_delayed_gradient(last_values_.step);
-  }
-
   // Whether a delayed update has met a gradient that is not finite since the last step ended.
   bool are_carried_losses_spoilt() const {
     const std::size_t losses = graph().losses.size();
@@ -307,11 +305,11 @@ class CudaExecutor final : public Executor {
   }
 
   void download(BufferId b, std::span<std::byte> to) {
-    check_cuda_call(cudaStreamSynchronize(main()), "waiting for steps");
+    wait_for_all("waiting for steps");
     check_cuda_call(cudaMemcpy(to.data(), address(0, b), to.size(), cudaMemcpyDeviceToHost), "reading a buffer");
   }
   void upload(BufferId b, std::span<const std::byte> from) {
-    check_cuda_call(cudaStreamSynchronize(main()), "waiting for steps");
+    wait_for_all("waiting for steps");
     check_cuda_call(cudaMemcpyAsync(address(0, b), from.data(), from.size(), cudaMemcpyHostToDevice, main()),
                     "writing a buffer");
     check_cuda_call(cudaStreamSynchronize(main()), "writing a buffer");

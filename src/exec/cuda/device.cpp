@@ -59,7 +59,8 @@ std::unique_ptr<const Kernel> made_attention(const cuda::AttentionKind& kind, co
 CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
     : precision_(options.precision.value_or(Precision::bf16)),
       uses_graph_(options.use_graph),
-      virtual_link_(options.virtual_link) {
+      virtual_link_(options.virtual_link),
+      ranks_(options.groups, options.device_groups) {
   open_gpu(gpu, precision_);
   const std::filesystem::path path =
       options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
@@ -74,6 +75,9 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
 CudaDevice::~CudaDevice() = default;
 
 int CudaDevice::multiprocessors() const {
+  // One that waits for others holds SMs; a cooperative kernel that needs those would wait for it, and perhaps others
+  // for that kernel.
+  if (ranks_.are_there()) return cuda::kMultiprocessors - kMostNcclBlocks;
   return virtual_gpus_ ? static_cast<int>(virtual_gpus_->gpus[0].sms()) : cuda::kMultiprocessors;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/backend.h"
+#include "exec/cuda/ranks.h"
 #include "exec/cuda/sm_partition.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/conv2d.h"
@@ -29,6 +30,8 @@ class CudaDevice {
   // Null: the devices of plans share the whole GPU.
   const VirtualGpus* virtual_gpus() const { return virtual_gpus_ ? &*virtual_gpus_ : nullptr; }
   const VirtualLink& virtual_link() const { return virtual_link_; }
+  // The other processes that plans are parts for, if there are any.
+  GpuRanks& ranks() { return ranks_; }
   // That a kernel of the first lane of a device can count on.
   int multiprocessors() const;
   bool has_tf32() const { return precision_ != Precision::f32; }
@@ -52,6 +55,7 @@ class CudaDevice {
   std::optional<SmPartition> side_partition_;
   std::optional<VirtualGpus> virtual_gpus_;
   VirtualLink virtual_link_;
+  GpuRanks ranks_;
   std::unique_ptr<cuda::Tuning> tuning_;
   Made<cuda::ConvKind, cuda::Conv> convs_;
   std::vector<std::pair<cuda::ConvKind, bool>> pitched_convs_;  // whether they are worth having

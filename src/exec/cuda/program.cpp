@@ -105,12 +105,12 @@ void CudaProgram::bind_tasks(std::byte* arena, const cuda::StepValues* step_valu
   }
 }
 
-std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) const {
+std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) {
   const LaneOrder lanes = lane_order(plan_, portion);
   std::vector<std::pair<std::uint32_t, const LaneEntry*>> of_task(plan_.graph.tasks.size());
   for (std::uint32_t l = 0; l < lanes.size(); ++l)
     for (const LaneEntry& entry : lanes[l]) of_task[entry.task] = {l, &entry};
-  const std::vector<Track> tracks = tracks_of(plan_);
+  const std::vector<Track> tracks = tracks_of(plan_, data_.device().ranks());
   std::vector<Entry> entries;
   for (const TaskId t : one_order(plan_, portion))
     entries.push_back({t, of_task[t].first, pool_.get(tracks[t]), of_task[t].second->waits_for});
@@ -122,6 +122,8 @@ void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
   try {
     launches_[t](stream);
   } catch (const UserError&) {
+    throw;
+  } catch (const CommError&) {
     throw;
   } catch (const std::exception& e) {
     OVERTAKE_CHECK(false, "task {} ({}): {}", plan_.graph.task_name(t), to_string(plan_.graph.tasks[t].op), e.what());
@@ -172,9 +174,14 @@ void CudaProgram::enqueue(Portion portion, const Launch& last, bool traced) {
 
 void CudaProgram::run_task(TaskId t) {
   enqueue_task(t, pool_.origin());
-  const cudaError_t error = cudaStreamSynchronize(pool_.origin());
+  const cudaError_t error = data_.device().ranks().wait(pool_.origin());
   OVERTAKE_CHECK(error == cudaSuccess, "task {} ({}) failed on the GPU: {}", plan_.graph.task_name(t),
                  to_string(plan_.graph.tasks[t].op), cudaGetErrorString(error));
+}
+
+void CudaProgram::connect() {
+  for (const Entry& entry : entries(Portion::step_and_delayed))
+    if (plan_.graph.tasks[entry.task].op == Op::transfer) run_task(entry.task);
 }
 
 void CudaProgram::enqueue_checked(Portion portion, const Launch& last, bool traced) {

@@ -34,6 +34,9 @@ class CudaProgram {
   // The times of the last traced step, of which this portion ran, and which has ended.
   Trace trace(Portion portion) const;
 
+  // With other ranks, which do the same: every transfer once, on whatever lies there, so that connections are made and
+  // kernels loaded before a capture.
+  void connect();
   // Runs one task on the origin and waits for it; throws with its name.
   void run_task(TaskId task);
 
@@ -51,7 +54,7 @@ class CudaProgram {
   };
 
   void bind_tasks(std::byte* arena, const cuda::StepValues* step_values, float* carried_losses);
-  std::vector<Entry> entries_of(Portion portion) const;
+  std::vector<Entry> entries_of(Portion portion);
   const std::vector<Entry>& entries(Portion portion) const { return entries_[static_cast<std::size_t>(portion)]; }
   void enqueue_task(TaskId task, cudaStream_t stream);
   // Streams begin with the origin, and the origin goes on when they have ended; those that are the origin do anyway.

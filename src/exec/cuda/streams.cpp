@@ -6,9 +6,11 @@
 namespace overtake {
 namespace {
 
-Track track_of_transfer(const Graph& g, TaskId t, std::uint16_t lane) {
+Track track_of_transfer(const Graph& g, TaskId t, std::uint16_t lane, const GpuRanks& ranks) {
   const Task& task = g.tasks[t];
   OVERTAKE_CHECK(task.op == Op::transfer, "task {} is on an asynchronous lane, but no transfer", g.task_name(t));
+  if (ranks.are_there())
+    return {Track::Use::channel, task.device, ranks.index_of(channel_of(g, task, ranks.own_rank()))};
   if (task.kind == Kind::send) return {Track::Use::sends, task.device, lane};
   if (task.kind == Kind::recv) return {Track::Use::receipts, task.device, sender_of(g, task)};
   return {Track::Use::sums, task.device, neighbour_of(g, task)};
@@ -24,14 +26,14 @@ bool can_copy_for_all(const VirtualGpus& split, const VirtualLink& link) {
 
 }  // namespace
 
-std::vector<Track> tracks_of(const Plan& plan) {
+std::vector<Track> tracks_of(const Plan& plan, const GpuRanks& ranks) {
   std::vector<Track> tracks(plan.graph.tasks.size());
   std::map<std::pair<std::uint16_t, bool>, std::uint16_t> lanes;  // how many there are, by device and kind
   for (const Lane& lane : plan.lanes) {
     const std::uint16_t index = lanes[{lane.device, lane.is_asynchronous}]++;
     for (const TaskId t : lane.tasks)
-      tracks[t] =
-          lane.is_asynchronous ? track_of_transfer(plan.graph, t, index) : Track{Track::Use::lane, lane.device, index};
+      tracks[t] = lane.is_asynchronous ? track_of_transfer(plan.graph, t, index, ranks)
+                                       : Track{Track::Use::lane, lane.device, index};
   }
   return tracks;
 }

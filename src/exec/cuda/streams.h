@@ -16,7 +16,8 @@ struct Track {
     lane,      // the index-th lane of a device that is not asynchronous
     sends,     // of the index-th that is: moments at which something is ready
     receipts,  // what comes from device `index`, one after the other, as they share a link
-    sums       // what is done together with a group in which device `index` comes before this one; likewise
+    sums,      // what is done together with a group in which device `index` comes before this one; likewise
+    channel    // what is done with other processes, over the index-th of their channels
   };
   Use use = Use::lane;
   std::uint16_t device = 0;
@@ -25,7 +26,7 @@ struct Track {
 };
 
 // By task; those that do not run have any.
-std::vector<Track> tracks_of(const Plan& plan);
+std::vector<Track> tracks_of(const Plan& plan, const GpuRanks& ranks);
 
 class StreamPool {
  public:

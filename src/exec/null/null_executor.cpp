@@ -26,6 +26,7 @@ class NullExecutor final : public Executor {
     return {std::exchange(under_way_, {}), std::vector<float>(3 * losses, 0.0f)};
   }
   std::size_t most_under_way() const override { return 1; }
+  Trace settle() override { return {}; }
 
   Trace run_traced(std::size_t program, const StepArgs&) override {
     const Plan& plan = plans_.at(program);
@@ -44,7 +45,6 @@ class NullExecutor final : public Executor {
     return trace;
   }
 
-  Trace run_delayed() override { return {}; }
 
   std::vector<std::int64_t> time_lanes(std::size_t, const std::vector<std::vector<TaskId>>& lanes, int) override {
     std::vector<std::int64_t> ends;
