@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "passes/parallel/clip.h"
+#include "passes/parallel/sync_batch_norm.h"
 #include "passes/pipeline/named.h"
 #include "passes/pipeline/search.h"
 #include "train/profiling.h"
@@ -94,6 +96,8 @@ void check(const ParallelOptions& o) {
               o.replicas);
   if (o.micro_batches % o.groups != 0)
     fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
+  if (o.sync_batch_norm && o.replicas == 1)
+    fail_user("--sync-batch-norm: it is over replicas, and there is one; use --dp, or leave it out");
   if (o.reduce != "first-k") reduction_order_from_string(o.reduce);
   if (o.reduce == "first-k" && o.first_k == 0) fail_user("--reduce first-k: say how many layers with --first-k");
   if (o.reduce != "first-k" && o.first_k > 0) fail_user("--first-k {}: it is for --reduce first-k", o.first_k);
@@ -118,8 +122,12 @@ ParallelPlan plan_in_parallel(const Graph& step, Backend& backend, const Paralle
                        {.replicas = options.replicas,
                         .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(options.reduce),
                         .bucket_bytes = options.bucket_bytes,
-                        .first_k = is_reverse ? options.first_k : 0});
+                        .first_k = is_reverse ? options.first_k : 0,
+                        .updates_wait_for_all = options.clip_norm > 0});
   out.whole = unfold(step, blocks, out.cluster, {.groups = options.groups});
+  if (options.sync_batch_norm && !synchronise_batch_norms(out.whole, backend.target()))
+    fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
+  if (options.clip_norm > 0) clip_gradients(out.whole, step, options.clip_norm, backend.target());
   verify(out.whole.plan);
   return out;
 }
@@ -129,8 +137,8 @@ Plan forward_part(Plan plan) {
   std::vector<char> is_forward(g.tasks.size(), 0);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     const Task& task = g.tasks[t];
-    is_forward[t] =
-        task.kind == Kind::forward || (task.op == Op::transfer && g.attrs_of(task).integer("forward", 0) != 0);
+    is_forward[t] = (task.kind == Kind::forward && task.op != Op::batch_moments) ||
+                    (task.op == Op::transfer && g.attrs_of(task).integer("forward", 0) != 0);
   }
   plan.skipped.assign(g.tasks.size(), 0);
   for (Lane& lane : plan.lanes) std::erase_if(lane.tasks, [&](TaskId t) { return !is_forward[t]; });
@@ -138,6 +146,7 @@ Plan forward_part(Plan plan) {
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     plan.skipped[t] = !is_forward[t];
     if (!is_forward[t] || !g.attrs_of(g.tasks[t]).has("training")) continue;
+    drop_moments(g, t);
     Attrs attrs = g.attrs_of(g.tasks[t]);
     attrs.set("training", std::int64_t{0});
     g.tasks[t].attrs = g.add_attrs(attrs);

@@ -19,6 +19,8 @@ struct ParallelOptions {
   std::uint32_t first_k = 0;
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see UnfoldOptions; with one replica only
+  bool sync_batch_norm = false;
+  double clip_norm = 0;  // over all devices; the step has no clipping of its own
   bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
   std::uint32_t devices() const { return replicas * stages; }
 };

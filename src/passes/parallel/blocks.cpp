@@ -25,7 +25,7 @@ std::size_t place_of(Kind kind) {
 }
 constexpr std::array<Kind, kKinds> kKindAt = {Kind::forward, Kind::input_grad, Kind::weight_grad, Kind::update};
 
-bool is_clipping(const Task& task) { return task.op == Op::clip_norm; }
+bool is_clipping(const Task& task) { return task.op == Op::squared_norm || task.op == Op::clip_norm; }
 
 // Who writes and reads each buffer of a step.
 struct StepUses {
