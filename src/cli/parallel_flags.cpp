@@ -59,6 +59,8 @@ void ParallelFlags::add_to(CLI::App& command) {
       ->check(at_least_one)
       ->capture_default_str();
   command.add_flag("--predict", options.predict, "say what a step was predicted to take, beside what it took");
+  command.add_flag("--sync-batch-norm", options.sync_batch_norm,
+                   "with --dp: batch norms take their statistics from all replicas");
   command.add_option("--time-out", time_out, "seconds after which a process that is silent counts as lost")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
@@ -68,9 +70,6 @@ void ParallelFlags::apply(SessionFlags& session) {
   options.bucket_bytes = parse_bytes(bucket, "--bucket");
   check(options);
   if (!options.is_used()) return;
-  if (session.clip_norm > 0)
-    fail_user("--clip-norm {}: with --dp, --pp or --micro-batches gradients are not clipped yet; leave it out",
-              session.clip_norm);
   const std::int64_t pieces = std::int64_t{options.replicas} * options.micro_batches;
   if (session.batch == 0) session.batch = batch_of(session.load().graph);
   if (session.batch % pieces != 0)

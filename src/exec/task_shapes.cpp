@@ -237,6 +237,10 @@ kernels::GroupNormShape group_norm_shape(const TaskView& v) {
   return {x[0], x[2] * x[3], x[1], v.attrs().integer("groups")};
 }
 
+std::int64_t members_of_moments(const TaskView& v) {
+  return v.read(kMoments).shape[0] / (2 * v.read(0).shape[1] * std::int64_t{sizeof(double)});
+}
+
 kernels::CrossEntropy cross_entropy_of(const TaskView& v) {
   const std::int64_t width = v.read(0).shape.back();
   return {v.attrs().integer("classes", width), width, static_cast<float>(v.attrs().real("smoothing", 0.0)),

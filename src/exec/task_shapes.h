@@ -78,6 +78,9 @@ kernels::PoolShape pool_shape(const TaskView& v);
 // Of one image; the batch is the first dimension of what is read.
 kernels::AdaptivePoolShape adaptive_pool_shape(const TaskView& v);
 kernels::GroupNormShape group_norm_shape(const TaskView& v);
+// Where a batch norm reads the moments of all replicas, and of how many they are.
+inline constexpr std::size_t kMoments = 6;
+std::int64_t members_of_moments(const TaskView& v);
 kernels::CrossEntropy cross_entropy_of(const TaskView& v);
 
 // The tensors of a convolution task, whichever of the three it is.

@@ -55,6 +55,7 @@ enum class Op : std::uint8_t {
   matmul,
   conv2d,
   batch_norm,
+  batch_moments,  // what batch norms over several devices need of each
   layer_norm,
   group_norm,
   activation,
@@ -79,9 +80,10 @@ enum class Op : std::uint8_t {
   gru,
   cross_entropy,
   mse,
-  sum,        // of k equally shaped buffers, from left to right: joins the gradients of a fan-out
-  reorder,    // another layout or element type of the same values
-  clip_norm,  // all gradients -> the factor that brings their global norm under a bound
+  sum,           // of k equally shaped buffers, from left to right: joins the gradients of a fan-out
+  reorder,       // another layout or element type of the same values
+  squared_norm,  // of each of several gradients
+  clip_norm,     // of all gradients -> the factor that brings their global norm under a bound
   sgd,
   adamw,
   transfer,  // between devices

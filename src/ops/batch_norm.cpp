@@ -1,6 +1,7 @@
 // y = function(gamma * (x - mean) * rstd + beta + residual?), statistics per channel over N, H, W
-// forward:     reads x, residual?, gamma, beta, running_mean, running_var
+// forward:     reads x, residual?, gamma, beta, running_mean, running_var, moments?
 //              writes y, mean, rstd, running_mean, running_var
+//              (moments: those of all replicas, one after the other, where statistics are over the rows of all)
 // weight_grad: reads x, dy, y?, mean, rstd, gamma, beta, dy2?      writes dgamma?, dbeta?, dz?
 //              (dy2: a second part of the gradient of y, where dz is written)
 //              (dz = dy where the function let through: the residual's gradient; y only where there is a residual and a
@@ -9,8 +10,12 @@
 //              (add: another part of the gradient of x, which dx comes out with)
 // attributes:  eps, momentum, function ("none", "relu", without a residual also what the target fuses), training (0:
 // use the running statistics), masked (input_grad
-//              only: 1 when its gradient is dz already)
+//              only: 1 when its gradient is dz already), replicas (input_grad only: dgamma and dbeta are sums over so
+//              many times the rows of x; default 1)
 // The input gradient needs both sums of the weight gradient, so here dW is on the critical path.
+//
+// batch_moments, forward: reads x   writes moments, as bytes of doubles [2, C]: per channel the mean and the sum of
+//              squared deviations from it
 
 #include "ops/rules.h"
 
@@ -66,10 +71,16 @@ std::vector<InPlace> in_place(const Task& t) {
   return {{1, 0}};                                   // dx over dy or dz
 }
 
+double moments_flops(const Graph& g, const Task& t) {
+  return 3.0 * static_cast<double>(g.buffers[g.reads(t)[0]].shape.elements());
+}
+
 }  // namespace
 
 OpTraits batch_norm_traits() {
   return {.op = Op::batch_norm, .form = form, .gradient = gradient, .in_place = in_place};
 }
+
+OpTraits batch_moments_traits() { return {.op = Op::batch_moments, .flops = moments_flops}; }
 
 }  // namespace overtake

@@ -23,9 +23,12 @@ BufferId add_state(Graph& g, Parameter p, const char* suffix) {
 BufferId add_clipping(Graph& g, const std::vector<Parameter>& trained, double max_norm) {
   std::vector<BufferId> gradients;
   for (const Parameter& p : trained) gradients.push_back(p.gradient);
+  const LayerId layer = g.add_layer("clip");
+  const BufferId sums =
+      g.add_buffer("clip.sums", {std::ssize(gradients) * std::int64_t{sizeof(double)}}, DType::u8, Role::gradient);
   const BufferId factor = g.add_buffer("clip.factor", {2}, DType::f32, Role::gradient);
-  g.add_task(Kind::update, Op::clip_norm, g.add_layer("clip"), g.add_attrs({{"max_norm", max_norm}}), gradients,
-             {&factor, 1});
+  g.add_task(Kind::update, Op::squared_norm, layer, 0, gradients, {&sums, 1});
+  g.add_task(Kind::update, Op::clip_norm, layer, g.add_attrs({{"max_norm", max_norm}}), {sums}, {factor});
   return factor;
 }
 

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "passes/parallel/clip.h"
 #include "passes/parallel/simulated_choice.h"
+#include "passes/parallel/sync_batch_norm.h"
 #include "train/measure_link.h"
 #include "train/parallel_candidates.h"
 #include "train/parallel_trial.h"
@@ -93,6 +95,8 @@ void check(const ParallelOptions& o) {
               o.replicas);
   if (o.micro_batches % o.groups != 0)
     fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
+  if (o.sync_batch_norm && o.replicas == 1)
+    fail_user("--sync-batch-norm: it is over replicas, and there is one; use --dp, or leave it out");
   constexpr std::string_view kReductions[] = {"buckets", "by-layer", "scatter-gather", "first-k", "auto"};
   if (std::ranges::find(kReductions, o.reduce) == std::end(kReductions))
     fail_user("--reduce {}: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
@@ -124,7 +128,12 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   std::vector<ParallelCandidate> candidates =
       candidates_from_text(shared_text(groups, [&] { return to_text(find_candidates(problem, predicts)); }));
   const auto plan_of = [&](const ParallelCandidate& c) {
-    return unfold(step, blocks, spread_as(c, problem), {.groups = options.groups});
+    UnfoldedPlan whole = unfold(step, blocks, spread_as(c, problem), {.groups = options.groups});
+    const Target& target = setting.backend.target();
+    if (options.sync_batch_norm && !synchronise_batch_norms(whole, target))
+      fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
+    if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);
+    return whole;
   };
   const std::size_t index = choose(candidates, setting, plan_of);
   if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, index, options, *site));
@@ -153,8 +162,8 @@ Plan forward_part(Plan plan) {
   std::vector<char> is_forward(g.tasks.size(), 0);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     const Task& task = g.tasks[t];
-    is_forward[t] =
-        task.kind == Kind::forward || (task.op == Op::transfer && g.attrs_of(task).integer("forward", 0) != 0);
+    is_forward[t] = (task.kind == Kind::forward && task.op != Op::batch_moments) ||
+                    (task.op == Op::transfer && g.attrs_of(task).integer("forward", 0) != 0);
   }
   plan.skipped.assign(g.tasks.size(), 0);
   for (Lane& lane : plan.lanes) std::erase_if(lane.tasks, [&](TaskId t) { return !is_forward[t]; });
@@ -162,6 +171,7 @@ Plan forward_part(Plan plan) {
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     plan.skipped[t] = !is_forward[t];
     if (!is_forward[t] || !g.attrs_of(g.tasks[t]).has("training")) continue;
+    drop_moments(g, t);
     Attrs attrs = g.attrs_of(g.tasks[t]);
     attrs.set("training", std::int64_t{0});
     g.tasks[t].attrs = g.add_attrs(attrs);

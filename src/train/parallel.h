@@ -22,6 +22,8 @@ struct ParallelOptions {
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see UnfoldOptions; with one replica only
   bool predict = false;      // what a step of the plan will take
+  bool sync_batch_norm = false;
+  double clip_norm = 0;  // over all devices; the step has no clipping of its own
   bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
   std::uint32_t devices() const { return replicas * stages; }
   bool searches() const { return stages > 1 && pipeline == "search"; }

@@ -157,7 +157,8 @@ ClusterPlan spread_as(const ParallelCandidate& candidate, const ParallelProblem&
                 {.replicas = problem.options.replicas,
                  .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(candidate.reduce),
                  .bucket_bytes = problem.options.bucket_bytes,
-                 .first_k = is_reverse ? candidate.first_k : 0});
+                 .first_k = is_reverse ? candidate.first_k : 0,
+                 .updates_wait_for_all = problem.options.clip_norm > 0});
 }
 
 std::vector<ParallelCandidate> find_candidates(const ParallelProblem& problem, const Site* site) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -35,10 +36,13 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
   const Target& target = backend_->target();
   // Updates of a stage's weights are its own, and what is sent lies in a buffer of its own.
   if (options_.parallel.is_used()) options_.skip_passes.insert({"group_updates", "share_concats"});
+  // Gradients are clipped where all devices' are known: in the plan of these.
+  OptimizerSettings optimizer = options_.optimizer;
+  if (options_.parallel.is_used()) options_.parallel.clip_norm = std::exchange(optimizer.clip_norm, 0);
   PassRunner runner({.skip = options_.skip_passes, .print = options_.print_passes});
   const unsigned cores = options_.backend.threads == 0 ? available_cores() : options_.backend.threads;
   const Graph graph = build_training_graph(std::move(forward), target,
-                                           {.optimizer = options_.optimizer,
+                                           {.optimizer = optimizer,
                                             .bf16 = backend_->precision() == Precision::bf16,
                                             .propagate_layouts = options_.propagate_layouts,
                                             .parts = options_.parts == 0 ? cores : options_.parts,

@@ -112,25 +112,37 @@ TEST(OptimizerKernel, AdamW) {
 }
 
 TEST(OptimizerKernel, NormAndClipFactor) {
-  std::vector<double> partials;
+  std::vector<double> sums;
   double sum = 0;
-  for (const std::int64_t count : kCounts) {  // several gradient arrays, their partials one after another
+  for (const std::int64_t count : kCounts) {
     const auto grad = random_tensor<float>(count, 30);
-    const auto own = run_whole_and_split<double>(blocks_of(count), blocks_of(count),
-                                                 [&](double* out, std::int64_t begin, std::int64_t end) {
-                                                   squared_norm_partials(grad.data(), out, count, begin, end);
-                                                 });
-    partials.insert(partials.end(), own.begin(), own.end());
-    for (const double g : to_doubles(grad)) sum += g * g;
+    const auto partials = run_whole_and_split<double>(blocks_of(count), blocks_of(count),
+                                                      [&](double* out, std::int64_t begin, std::int64_t end) {
+                                                        squared_norm_partials(grad.data(), out, count, begin, end);
+                                                      });
+    sums.push_back(sum_of_partials(partials.data(), std::ssize(partials)));
+    double own = 0;
+    for (const double g : to_doubles(grad)) own += g * g;
+    EXPECT_NEAR(sums.back(), own, 1e-12 * own);
+    sum += own;
   }
   const double norm = std::sqrt(sum);
-  const auto partial_count = static_cast<std::int64_t>(partials.size());
   float result[2];
-  clip_factor(partials.data(), partial_count, 1.0f, result);
+  clip_factor(sums.data(), nullptr, std::ssize(sums), 1.0f, result);
   EXPECT_NEAR(static_cast<double>(result[0]), norm, 1e-7 * norm);
   EXPECT_NEAR(static_cast<double>(result[1]), 1.0 / (norm + 1e-6), 1e-7);
-  clip_factor(partials.data(), partial_count, 1e6f, result);
+  clip_factor(sums.data(), nullptr, std::ssize(sums), 1e6f, result);
   EXPECT_EQ(result[1], 1.0f);
+}
+
+// Some of the sums, in an order of their own.
+TEST(OptimizerKernel, ClipFactorTakesSumsInOrder) {
+  const double sums[] = {1e30, 4, -1, 9};
+  const std::int64_t order[] = {3, 1};
+  float result[2];
+  clip_factor(sums, order, 2, 2.0f, result);
+  EXPECT_FLOAT_EQ(result[0], std::sqrt(13.0f));
+  EXPECT_FLOAT_EQ(result[1], 2.0f / std::sqrt(13.0f));
 }
 
 TEST(OptimizerKernel, NormOfHugeAndBrokenGradients) {
@@ -138,13 +150,15 @@ TEST(OptimizerKernel, NormOfHugeAndBrokenGradients) {
   double partial = 0;
   float result[2];
   squared_norm_partials(huge.data(), &partial, 10, 0, 1);
-  clip_factor(&partial, 1, 1.0f, result);
+  clip_factor(&partial, nullptr, 1, 1.0f, result);
   EXPECT_NEAR(static_cast<double>(result[0]) / 1e30, std::sqrt(10.0), 1e-6);
   EXPECT_NEAR(static_cast<double>(result[1]) * 1e30, 1 / std::sqrt(10.0), 1e-6);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  squared_norm_partials(&nan, &partial, 1, 0, 1);
-  clip_factor(&partial, 1, 1.0f, result);
-  EXPECT_TRUE(std::isnan(result[0]) && std::isnan(result[1]));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    squared_norm_partials(&bad, &partial, 1, 0, 1);
+    clip_factor(&partial, nullptr, 1, 1.0f, result);
+    EXPECT_FALSE(std::isfinite(result[0]));
+    EXPECT_TRUE(std::isnan(result[1]));
+  }
 }
 
 }  // namespace

@@ -262,6 +262,29 @@ TEST(Launch, TrainsToTheSameWeights) {
   }
 }
 
+TEST(Launch, ClipsTheGradientsOfAllProcesses) {
+  const std::string train = "train lenet --batch 16 --data synthetic:64 --steps 3 --seed 3 --parts 2 --json ";
+  const std::string alone = train + "--micro-batches 4 --gradient-groups 2 ", clip = "--clip-norm 0.2 ";
+  const auto hash = overtake(alone + clip).json().at("weights_hash");
+  EXPECT_NE(hash, overtake(alone).json().at("weights_hash"));
+  const CommandResult r =
+      overtake("launch -n 4 -- " + train + clip + "--dp 2 --pp 2 --micro-batches 2 --reduce scatter-gather");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(r.json().at("weights_hash"), hash);
+}
+
+TEST(Launch, SynchronisesBatchNorms) {
+  const std::string train =
+      "train cnn --set width=4 --batch 16 --data synthetic:64 --steps 3 --seed 3 --parts 2 --json ";
+  const CommandResult one = overtake(train + "--schedule in-order");
+  const CommandResult r = overtake("launch -n 2 -- " + train + "--dp 2 --sync-batch-norm");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(r.json().at("weights_hash"), overtake(train + "--dp 2 --sync-batch-norm").json().at("weights_hash"));
+  // As one batch that is not cut, but for rounding.
+  for (const char* loss : {"loss", "test_loss"})
+    EXPECT_NEAR(r.json().at(loss).get<double>(), one.json().at(loss).get<double>(), 1e-3) << loss;
+}
+
 TEST(Launch, GoesOnWithFewerProcesses) {
   const ScratchFolder folder;
   const std::string train = "train lenet --batch 16 --data synthetic:64 --seed 3 --parts 2 --json ";
@@ -348,8 +371,12 @@ TEST(Launch, RefusesFlagsThatWouldDoNothing) {
   const CommandResult alone = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --first-k 3");
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_NE(alone.err.find("--first-k 3: it is for --reduce first-k"), std::string::npos) << alone.err;
-  const CommandResult clipped = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --clip-norm 1");
-  EXPECT_EQ(clipped.exit_code, 2);
+  const CommandResult lonely = overtake("train resnet-18 --data synthetic:64 --sync-batch-norm");
+  EXPECT_EQ(lonely.exit_code, 2);
+  EXPECT_NE(lonely.err.find("--sync-batch-norm: it is over replicas"), std::string::npos) << lonely.err;
+  const CommandResult none = overtake("train lenet --data synthetic:64 --batch 12 --dp 2 --sync-batch-norm");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("--sync-batch-norm: lenet has no batch norm"), std::string::npos) << none.err;
 }
 
 }  // namespace

@@ -99,6 +99,48 @@ class CudaBatchNorm : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(CudaBatchNorm, Types);
 
+// Three members of the same rows, each shifted by another number.
+TYPED_TEST(CudaBatchNorm, JointStatisticsAreTheCpus) {
+  OVERTAKE_NEEDS_GPU();
+  constexpr std::int64_t kMembers = 3;
+  for (const Case c : kCases) {
+    SCOPED_TRACE(testing::Message() << "rows " << c.rows << ", channels " << c.channels);
+    std::vector<double> moments, gpu_moments;
+    for (std::int64_t m = 0; m < kMembers; ++m) {
+      const auto x =
+          random_values<TypeParam>(c.rows * c.channels, static_cast<unsigned>(20 + m), static_cast<float>(m));
+      std::vector<float> partials(size(kernels::batch_norm_partials(c.rows, c.channels)));
+      std::vector<double> own(size(2 * c.channels));
+      kernels::batch_norm_reduce(x.data(), c.rows, c.channels, partials.data(), 0, kernels::row_chunks(c.rows));
+      kernels::batch_norm_moments(partials.data(), c.rows, c.channels, own.data(), 0, c.channels);
+      moments.insert(moments.end(), own.begin(), own.end());
+      DeviceArray<TypeParam> gpu_x(x);
+      DeviceArray<unsigned> counters = new_counters(c);
+      DeviceArray<float> gpu_partials(size(cuda::batch_norm_partials(c.rows, c.channels)));
+      DeviceArray<double> gpu_own(own.size());
+      cuda::batch_norm_moments(nullptr, gpu_x.data(), c.rows, c.channels, gpu_own.data(), gpu_partials.data(),
+                               counters.data());
+      expect_zero(counters);
+      const std::vector<double> got = gpu_own.download();
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], own[i], 1e-5 * (1 + std::abs(own[i]))) << i;
+      gpu_moments.insert(gpu_moments.end(), got.begin(), got.end());
+    }
+    const Inputs<TypeParam> in(c);
+    std::vector<float> mean(size(c.channels)), rstd(mean), next_mean(in.running_mean), next_var(in.running_var);
+    kernels::batch_norm_joint_statistics(moments.data(), kMembers, c.rows, c.channels, kEpsilon, kMomentum, mean.data(),
+                                         rstd.data(), next_mean.data(), next_var.data(), 0, c.channels);
+    DeviceArray<double> all(gpu_moments);
+    DeviceArray<float> gpu_mean(mean.size()), gpu_rstd(mean.size()), gpu_next_mean(in.running_mean),
+        gpu_next_var(in.running_var);
+    cuda::batch_norm_joint_statistics(nullptr, all.data(), kMembers, c.rows, c.channels, kEpsilon, kMomentum,
+                                      gpu_mean.data(), gpu_rstd.data(), gpu_next_mean.data(), gpu_next_var.data());
+    expect_close(gpu_mean.download(), mean, 1e-5f, "mean");
+    expect_close(gpu_rstd.download(), rstd, 1e-5f, "rstd");
+    expect_close(gpu_next_mean.download(), next_mean, 1e-5f, "running_mean");
+    expect_close(gpu_next_var.download(), next_var, 1e-5f, "running_var");
+  }
+}
+
 TYPED_TEST(CudaBatchNorm, StatisticsAreTheCpus) {
   OVERTAKE_NEEDS_GPU();
   for (const Case c : kCases) {

@@ -240,35 +240,47 @@ TEST(CudaOptimizer, AScaleThatIsNotFiniteChangesNoWeight) {
   for (const Tensor& t : all) t.expect_untouched(0, t.weight.size(), "spoilt step");
 }
 
-// The norm and the factor of the partials, downloaded.
-std::vector<float> clip(const DeviceArray<double>& partials, float max_norm) {
+// The norm and the factor of the sums, downloaded.
+std::vector<float> clip(const DeviceArray<double>& sums, float max_norm, const std::int64_t* order = nullptr) {
   DeviceArray<float> result(2);
-  cuda::clip_factor(nullptr, partials.data(), static_cast<std::int64_t>(partials.size()), max_norm, result.data());
+  cuda::clip_factor(nullptr, sums.data(), order, static_cast<std::int64_t>(sums.size()), max_norm, result.data());
   return result.download();
 }
 
 TEST(CudaOptimizer, NormAndClipFactorAreTheCpus) {
   OVERTAKE_NEEDS_GPU();
   const std::vector<Tensor> all = tensors();
-  std::vector<double> partials;
+  std::vector<double> sums;
+  std::vector<std::int64_t> firsts = {0};
   for (const Tensor& t : all) {
     std::vector<double> own(size(kernels::blocks_of(t.count)));
     kernels::squared_norm_partials(t.grad.data(), own.data(), t.count, 0, kernels::blocks_of(t.count));
-    partials.insert(partials.end(), own.begin(), own.end());
+    sums.push_back(kernels::sum_of_partials(own.data(), std::ssize(own)));
+    firsts.push_back(firsts.back() + (t.count + cuda::kUpdateTile - 1) / cuda::kUpdateTile);
   }
   const std::vector<cuda::UpdateTile> tiles = tiles_of(all);
   DeviceArray<cuda::UpdateTile> table(tiles);
-  DeviceArray<double> tile_partials(tiles.size());
+  ASSERT_EQ(firsts.back(), std::ssize(tiles));
+  DeviceArray<double> tile_partials(tiles.size()), gpu_sums(all.size());
+  DeviceArray<std::int64_t> gpu_firsts(firsts);
   cuda::squared_norm_partials(nullptr, table.data(), static_cast<std::int64_t>(tiles.size()), tile_partials.data());
+  cuda::sums_of_partials(nullptr, tile_partials.data(), gpu_firsts.data(), std::ssize(all), gpu_sums.data());
+  const std::vector<double> got_sums = gpu_sums.download();
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(got_sums[i], sums[i], 1e-12 * sums[i]) << i;
+  std::vector<std::int64_t> backwards;
+  for (std::int64_t i = std::ssize(sums); i-- > 0;) backwards.push_back(i);
+  const std::vector<double> reversed(got_sums.rbegin(), got_sums.rend());
+  DeviceArray<std::int64_t> order(backwards);
+  DeviceArray<double> gpu_reversed(reversed);
   for (const float max_norm : {1.0f, 1e6f}) {
     float want[2];
-    kernels::clip_factor(partials.data(), static_cast<std::int64_t>(partials.size()), max_norm, want);
-    for (const std::vector<float>& got :
-         {clip(tile_partials, max_norm), clip(DeviceArray<double>(partials), max_norm)}) {
+    kernels::clip_factor(sums.data(), nullptr, std::ssize(sums), max_norm, want);
+    for (const std::vector<float>& got : {clip(gpu_sums, max_norm), clip(DeviceArray<double>(sums), max_norm)}) {
       EXPECT_NEAR(got[0], want[0], 1e-6f * want[0]);
       EXPECT_NEAR(got[1], want[1], 1e-6f * want[1]);
     }
-    expect_same_bytes(clip(tile_partials, max_norm), clip(tile_partials, max_norm), "clip factor");
+    // Wherever the sums lie, the same order gives the same bits.
+    expect_same_bytes(clip(gpu_sums, max_norm), clip(gpu_reversed, max_norm, order.data()), "clip factor");
   }
 }
 

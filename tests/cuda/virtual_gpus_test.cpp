@@ -45,6 +45,32 @@ TEST(VirtualGpus, AStepOnOneOfThemHasTheBitsOfTheWhole) {
   EXPECT_EQ(hashes[0], hashes[2]);
 }
 
+// What needs all devices at once: the norm of all gradients, and the statistics of all replicas.
+TEST(VirtualGpus, ClippingAndSynchronisedNorms) {
+  OVERTAKE_NEEDS_GPU();
+  const ParallelOptions layouts[] = {
+      {.stages = 2, .micro_batches = 2},
+      {.replicas = 2, .micro_batches = 2, .reduce = "by-layer", .sync_batch_norm = true},
+      {.replicas = 2, .stages = 2, .micro_batches = 2, .reduce = "scatter-gather", .sync_batch_norm = true}};
+  for (const ParallelOptions& parallel : layouts) {
+    SCOPED_TRACE(testing::Message() << parallel.replicas << " x " << parallel.stages);
+    std::vector<float> losses;
+    for (const unsigned gpus : {0u, parallel.devices()}) {  // all on one GPU, and each on its part
+      SessionOptions options;
+      options.device = "cuda";
+      options.backend = split_into(gpus);
+      options.optimizer = {.momentum = 0.9, .clip_norm = 0.3};
+      options.parallel = parallel;
+      Session session(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);
+      session.fill_inputs(1);
+      for (int i = 0; i < 4; ++i) session.step(0.05f);
+      losses.push_back(session.step(0.05f).loss);
+      EXPECT_TRUE(std::isfinite(losses.back()));
+    }
+    EXPECT_NEAR(losses[0], losses[1], 0.02f * losses[0]);
+  }
+}
+
 // The cooperative kernel of a recurrence must fit the SMs of its partition.
 TEST(VirtualGpus, RecurrencesFitThePartition) {
   OVERTAKE_NEEDS_GPU();

@@ -306,6 +306,7 @@ TEST(Updates, OnePerWeightAndOneClipping) {
   }
   EXPECT_EQ(count_op(g, Op::adamw, Kind::update), weights);
   EXPECT_EQ(states, 2 * weights);
+  EXPECT_EQ(count_op(g, Op::squared_norm, Kind::update), 1u);
   EXPECT_EQ(count_op(g, Op::clip_norm, Kind::update), 1u);
   EXPECT_EQ(count_op(training_graph(model("cnn", "batch=2")), Op::clip_norm, Kind::update), 0u);
 }

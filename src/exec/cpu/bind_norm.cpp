@@ -14,8 +14,27 @@ using kernels::row_chunks;
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kLeastChannels = 64;  // a part of a combine below that is not worth a hand-over
 
-BoundTask batch_norm_forward(const TaskView& v) {
+// The first phase of the statistics of x, the first operand.
+template <class T>
+Phase reduction(const TaskView& v, const T* x, float* partials) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0)), chunks = row_chunks(rows);
+  return over_units(parts_for(v, chunks), chunks, [=](std::int64_t begin, std::int64_t end) {
+    kernels::batch_norm_reduce(x, rows, channels, partials, begin, end);
+  });
+}
+
+BoundTask batch_moments(const TaskView& v) {
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
+  auto* partials = reinterpret_cast<float*>(v.scratch());
+  auto* moments = v.out<double>(0);
+  return {with_type(v.read(0).dtype, [&]<class T>(T) { return reduction(v, v.in<T>(0), partials); }),
+          over_units(parts_for(v, channels, kLeastChannels), channels, [=](std::int64_t begin, std::int64_t end) {
+            kernels::batch_norm_moments(partials, rows, channels, moments, begin, end);
+          })};
+}
+
+BoundTask batch_norm_forward(const TaskView& v) {
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   const bool is_relu = v.attrs().text("function") == "relu", is_training = v.attrs().integer("training") != 0;
   const auto eps = static_cast<float>(v.attrs().real("eps")), momentum = static_cast<float>(v.attrs().real("momentum"));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
@@ -35,10 +54,17 @@ BoundTask batch_norm_forward(const TaskView& v) {
       return {{1, [=](std::uint32_t,
                       const StepArgs&) { kernels::batch_norm_running_rstd(running_var, eps, rstd, 0, channels); }},
               over_units(parts, rows, apply(running_mean))};
-    return {over_units(parts_for(v, chunks), chunks,
-                       [=](std::int64_t begin, std::int64_t end) {
-                         kernels::batch_norm_reduce(x, rows, channels, partials, begin, end);
-                       }),
+    if (v.has_read(kMoments)) {
+      const auto* moments = v.in<double>(kMoments);
+      const std::int64_t members = members_of_moments(v);
+      return {over_units(parts_for(v, channels, kLeastChannels), channels,
+                         [=](std::int64_t begin, std::int64_t end) {
+                           kernels::batch_norm_joint_statistics(moments, members, rows, channels, eps, momentum, mean,
+                                                                rstd, running_mean, running_var, begin, end);
+                         }),
+              over_units(parts, rows, apply(mean))};
+    }
+    return {reduction(v, x, partials),
             over_units(parts_for(v, channels, kLeastChannels), channels,
                        [=](std::int64_t begin, std::int64_t end) {
                          kernels::batch_norm_statistics(partials, rows, channels, eps, momentum, mean, rstd,
@@ -73,6 +99,7 @@ BoundTask batch_norm_weight_grad(const TaskView& v) {
 
 BoundTask batch_norm_input_grad(const TaskView& v) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
+  const std::int64_t batch_rows = rows * v.attrs().integer("replicas", 1);
   const bool has_mask = v.attrs().text("function") == "relu" && v.attrs().integer("masked") == 0;
   const BatchNormMask mask = has_mask ? BatchNormMask::from_x : BatchNormMask::none;
   return with_type(v.read(0).dtype, [&]<class T>(T) -> BoundTask {
@@ -81,7 +108,7 @@ BoundTask batch_norm_input_grad(const TaskView& v) {
     const float *dgamma = v.in<float>(6), *dbeta = v.in<float>(7);
     T* dx = v.out<T>(0);
     return {over_units(parts_for(v, rows, 64), rows, [=](std::int64_t begin, std::int64_t end) {
-      kernels::batch_norm_input_grad(x, dy, norm, dgamma, dbeta, mask, rows, channels, dx, begin, end);
+      kernels::batch_norm_input_grad(x, dy, norm, dgamma, dbeta, mask, batch_rows, channels, dx, begin, end);
     })};
   });
 }
@@ -92,7 +119,7 @@ BoundTask batch_norm(const TaskView& v) {
 }
 
 std::int64_t batch_norm_scratch(const TaskView& v) {
-  if (v.kind() == Kind::input_grad) return 0;
+  if (v.kind() == Kind::input_grad || (v.kind() == Kind::forward && v.has_read(kMoments))) return 0;
   const std::int64_t rows = pixels_of(v.read(0)), channels = v.read(0).shape[1];
   return kFloat * (v.kind() == Kind::forward ? kernels::batch_norm_partials(rows, channels)
                                              : kernels::batch_norm_grad_partials(rows, channels));
@@ -184,6 +211,7 @@ std::int64_t group_norm_scratch(const TaskView& v) {
 }  // namespace
 
 CpuBinding bind_batch_norm() { return {batch_norm, batch_norm_scratch}; }
+CpuBinding bind_batch_moments() { return {batch_moments, batch_norm_scratch}; }
 CpuBinding bind_layer_norm() { return {layer_norm, layer_norm_scratch}; }
 CpuBinding bind_group_norm() { return {group_norm, group_norm_scratch}; }
 

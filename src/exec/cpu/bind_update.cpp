@@ -59,29 +59,44 @@ BoundTask guarded_update(const TaskView& v, std::int64_t count, const float* gra
                      })};
 }
 
-BoundTask clip_norm(const TaskView& v) {
-  const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
+BoundTask squared_norm(const TaskView& v) {
   auto* partials = reinterpret_cast<double*>(v.scratch());
+  auto* sums = v.out<double>(0);
   BoundTask task;
-  std::int64_t first = 0;
+  std::vector<std::int64_t> firsts = {0};  // of each gradient's partials, and the end
   for (std::size_t i = 0; i < v.reads(); ++i) {
     const float* grad = v.in<float>(i);
     const std::int64_t count = stored_elements(v.read(i)), blocks = blocks_of(count);
-    double* mine = partials + first;
+    double* mine = partials + firsts.back();
     task.push_back(over_units(parts_for(v, blocks, kLeastBlocks), blocks, [=](std::int64_t begin, std::int64_t end) {
       kernels::squared_norm_partials(grad, mine, count, begin, end);
     }));
-    first += blocks;
+    firsts.push_back(firsts.back() + blocks);
   }
-  float* result = v.out<float>(0);
-  task.push_back({1, [=](std::uint32_t, const StepArgs&) { kernels::clip_factor(partials, first, max_norm, result); }});
+  task.push_back({1, [=](std::uint32_t, const StepArgs&) {
+                    for (std::size_t i = 0; i + 1 < firsts.size(); ++i)
+                      sums[i] = kernels::sum_of_partials(partials + firsts[i], firsts[i + 1] - firsts[i]);
+                  }});
   return task;
 }
 
-std::int64_t clip_norm_scratch(const TaskView& v) {
+std::int64_t squared_norm_scratch(const TaskView& v) {
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < v.reads(); ++i) blocks += blocks_of(stored_elements(v.read(i)));
   return blocks * static_cast<std::int64_t>(sizeof(double));
+}
+
+BoundTask clip_norm(const TaskView& v) {
+  const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
+  std::vector<std::int64_t> order;
+  if (v.attrs().has("order")) order = v.attrs().integers("order");
+  const std::int64_t count =
+      order.empty() ? v.read(0).shape[0] / std::int64_t{sizeof(double)} : static_cast<std::int64_t>(order.size());
+  const auto* sums = v.in<double>(0);
+  float* result = v.out<float>(0);
+  return {{1, [=](std::uint32_t, const StepArgs&) {
+             kernels::clip_factor(sums, order.empty() ? nullptr : order.data(), count, max_norm, result);
+           }}};
 }
 
 // The factor is the second of clip_norm's two results.
@@ -116,7 +131,8 @@ BoundTask adamw(const TaskView& v) {
 
 }  // namespace
 
-CpuBinding bind_clip_norm() { return {clip_norm, clip_norm_scratch}; }
+CpuBinding bind_squared_norm() { return {squared_norm, squared_norm_scratch}; }
+CpuBinding bind_clip_norm() { return {clip_norm, nullptr}; }
 CpuBinding bind_sgd() { return {sgd, nullptr}; }
 CpuBinding bind_adamw() { return {adamw, nullptr}; }
 

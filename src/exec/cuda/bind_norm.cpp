@@ -59,6 +59,13 @@ Launch batch_norm_forward(const TaskView& v, CudaProgramData& program) {
       cuda::batch_norm_apply(s, x, residual, BatchNormChannels{running_mean, rstd, gamma, beta}, rows, channels,
                              function, y, pitches);
     };
+  if (v.has_read(kMoments))
+    return [=, moments = v.in<double>(kMoments), members = members_of_moments(v)](cudaStream_t s) {
+      cuda::batch_norm_joint_statistics(s, moments, members, rows, channels, eps, momentum, mean, rstd, running_mean,
+                                        running_var);
+      cuda::batch_norm_apply(s, x, residual, BatchNormChannels{mean, rstd, gamma, beta}, rows, channels, function, y,
+                             pitches);
+    };
   auto* partials = reinterpret_cast<float*>(v.scratch());
   unsigned* counters = counters_of(program, rows, channels);
   return [=](cudaStream_t s) {
@@ -96,8 +103,9 @@ Launch batch_norm_input_grad(const TaskView& v) {
   const BatchNormChannels norm{v.in<float>(2), v.in<float>(3), v.in<float>(4), v.in<float>(5)};
   const float *dgamma = v.in<float>(6), *dbeta = v.in<float>(7);
   T* dx = v.out<T>(0);
+  const std::int64_t batch_rows = rows * v.attrs().integer("replicas", 1);
   return [=, pitches = pitches_of(v)](cudaStream_t s) {
-    cuda::batch_norm_input_grad(s, x, dy, norm, dgamma, dbeta, function, rows, channels, dx, add, pitches);
+    cuda::batch_norm_input_grad(s, x, dy, norm, dgamma, dbeta, function, rows, channels, dx, add, pitches, batch_rows);
   };
 }
 
@@ -108,8 +116,20 @@ Launch bind_batch_norm(const TaskView& v, CudaProgramData& program) {
   });
 }
 
+Launch bind_batch_moments(const TaskView& v, CudaProgramData& program) {
+  const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
+  auto* partials = reinterpret_cast<float*>(v.scratch());
+  auto* moments = v.out<double>(0);
+  unsigned* counters = counters_of(program, rows, channels);
+  return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {
+    return [=, x = v.in<T>(0), pitch = v.read(0).layout.pitch](cudaStream_t s) {
+      cuda::batch_norm_moments(s, x, rows, channels, moments, partials, counters, {.x = pitch});
+    };
+  });
+}
+
 std::int64_t batch_norm_scratch(const TaskView& v, CudaDevice&) {
-  if (v.kind() == Kind::input_grad) return 0;
+  if (v.kind() == Kind::input_grad || (v.kind() == Kind::forward && v.has_read(kMoments))) return 0;
   const std::int64_t rows = pixels_of(v.read(0)), channels = v.read(0).shape[1];
   return kFloat * (v.kind() == Kind::forward ? cuda::batch_norm_partials(rows, channels)
                                              : cuda::batch_norm_grad_partials(rows, channels));
@@ -187,6 +207,7 @@ std::int64_t group_norm_scratch(const TaskView& v, CudaDevice&) {
 
 CudaBinding group_norm() { return {bind_group_norm, group_norm_scratch}; }
 CudaBinding batch_norm() { return {bind_batch_norm, batch_norm_scratch}; }
+CudaBinding batch_moments() { return {bind_batch_moments, batch_norm_scratch}; }
 CudaBinding layer_norm() { return {bind_layer_norm, layer_norm_scratch}; }
 
 }  // namespace overtake::cuda_bindings

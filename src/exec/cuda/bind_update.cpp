@@ -89,27 +89,46 @@ std::vector<UpdateTensor> clipped_tensors(const TaskView& v, bool with_pointers)
   return tensors;
 }
 
-Launch bind_clip_norm(const TaskView& v, CudaProgramData& program) {
-  const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
-  const Tiles tiles = upload_tiles(clipped_tensors(v, true), program);
+std::int64_t tiles_of(const UpdateTensor& t) { return (t.count + cuda::kUpdateTile - 1) / cuda::kUpdateTile; }
+
+Launch bind_squared_norm(const TaskView& v, CudaProgramData& program) {
+  const std::vector<UpdateTensor> tensors = clipped_tensors(v, true);
+  const Tiles tiles = upload_tiles(tensors, program);
+  std::vector<std::int64_t> firsts = {0};  // of each tensor's tiles, and the end
+  for (const UpdateTensor& t : tensors) firsts.push_back(firsts.back() + tiles_of(t));
+  const std::int64_t* table = program.upload(std::span<const std::int64_t>(firsts));
   auto* partials = reinterpret_cast<double*>(v.scratch());
-  float* result = v.out<float>(0);
-  return [=](cudaStream_t s) {
+  auto* sums = v.out<double>(0);
+  return [=, count = std::ssize(tensors)](cudaStream_t s) {
     cuda::squared_norm_partials(s, tiles.data, tiles.count, partials);
-    cuda::clip_factor(s, partials, tiles.count, max_norm, result);
+    cuda::sums_of_partials(s, partials, table, count, sums);
   };
 }
 
-std::int64_t clip_norm_scratch(const TaskView& v, CudaDevice&) {
+std::int64_t squared_norm_scratch(const TaskView& v, CudaDevice&) {
   std::int64_t tiles = 0;
-  for (const UpdateTensor& t : clipped_tensors(v, false))
-    tiles += (t.count + cuda::kUpdateTile - 1) / cuda::kUpdateTile;
+  for (const UpdateTensor& t : clipped_tensors(v, false)) tiles += tiles_of(t);
   return tiles * static_cast<std::int64_t>(sizeof(double));
+}
+
+Launch bind_clip_norm(const TaskView& v, CudaProgramData& program) {
+  const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
+  const std::int64_t* order = nullptr;
+  std::int64_t count = v.read(0).shape[0] / std::int64_t{sizeof(double)};
+  if (v.attrs().has("order")) {
+    const std::vector<std::int64_t>& places = v.attrs().integers("order");
+    order = program.upload(std::span<const std::int64_t>(places));
+    count = std::ssize(places);
+  }
+  const auto* sums = v.in<double>(0);
+  float* result = v.out<float>(0);
+  return [=](cudaStream_t s) { cuda::clip_factor(s, sums, order, count, max_norm, result); };
 }
 
 }  // namespace
 
-CudaBinding clip_norm() { return {bind_clip_norm, clip_norm_scratch}; }
+CudaBinding squared_norm() { return {bind_squared_norm, squared_norm_scratch}; }
+CudaBinding clip_norm() { return {bind_clip_norm, nullptr}; }
 CudaBinding sgd() { return {bind_sgd, nullptr}; }
 CudaBinding adamw() { return {bind_adamw, nullptr}; }
 

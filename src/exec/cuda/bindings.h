@@ -14,6 +14,7 @@ CudaBinding conv2d();
 // As Target::takes_pitch.
 bool conv2d_takes_pitch(const TaskView& view, std::size_t operand, std::int64_t pitch, CudaDevice& device);
 CudaBinding batch_norm();
+CudaBinding batch_moments();
 CudaBinding layer_norm();
 CudaBinding group_norm();
 CudaBinding max_pool();
@@ -37,6 +38,7 @@ CudaBinding reorder();
 CudaBinding embedding();
 CudaBinding cross_entropy();
 CudaBinding mse();
+CudaBinding squared_norm();
 CudaBinding clip_norm();
 CudaBinding sgd();
 CudaBinding adamw();

@@ -8,15 +8,12 @@ namespace overtake {
 
 const CudaBinding& cuda_binding(Op op) {
   using namespace cuda_bindings;
-  static const std::array<CudaBinding, kOpCount> table = {linear(),     matmul(),     conv2d(),        batch_norm(),
-                                                          layer_norm(), group_norm(), activation(),    add(),
-                                                          mul(),        chain(),      concat(),        slice(),
-                                                          reshape(),    transpose(),  expand(),        reduce(),
-                                                          max_pool(),   avg_pool(),   global_pool(),   adaptive_pool(),
-                                                          softmax(),    attention(),  embedding(),     dropout(),
-                                                          lstm(),       gru(),        cross_entropy(), mse(),
-                                                          sum(),        reorder(),    clip_norm(),     sgd(),
-                                                          adamw(),      transfer()};  // blocks are for simulation only
+  static const std::array<CudaBinding, kOpCount> table = {
+      linear(),    matmul(),   conv2d(),   batch_norm(),    batch_moments(), layer_norm(), group_norm(), activation(),
+      add(),       mul(),      chain(),    concat(),        slice(),         reshape(),    transpose(),  expand(),
+      reduce(),    max_pool(), avg_pool(), global_pool(),   adaptive_pool(), softmax(),    attention(),  embedding(),
+      dropout(),   lstm(),     gru(),      cross_entropy(), mse(),           sum(),        reorder(),    squared_norm(),
+      clip_norm(), sgd(),      adamw(),    transfer()};  // blocks are for simulation only
   return table[static_cast<std::size_t>(op)];
 }
 

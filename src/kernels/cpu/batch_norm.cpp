@@ -134,10 +134,10 @@ void grad_reduce_chunks(const T* x, const T* dy, const T* y, const BatchNormChan
 
 template <BatchNormMask mask, class T>
 void input_grad_rows(const T* x, const T* dy, const BatchNormChannels& norm, const float* dgamma, const float* dbeta,
-                     std::int64_t rows, std::int64_t channels, T* dx, std::int64_t begin, std::int64_t end) {
-  // dx = scale * (dz - dbeta / rows - (x - mean) * rstd * dgamma / rows)
+                     std::int64_t batch_rows, std::int64_t channels, T* dx, std::int64_t begin, std::int64_t end) {
+  // dx = scale * (dz - dbeta / batch_rows - (x - mean) * rstd * dgamma / batch_rows)
   Tile scales, offsets, slopes;
-  const float per_row = 1.0f / static_cast<float>(rows);
+  const float per_row = 1.0f / static_cast<float>(batch_rows);
   for (std::int64_t first = 0; first < channels; first += kChannelTile) {
     const std::int64_t width = std::min(kChannelTile, channels - first);
     fill_scale(norm, first, width, scales);
@@ -158,6 +158,40 @@ void input_grad_rows(const T* x, const T* dy, const BatchNormChannels& norm, con
       }
     }
   }
+}
+
+// How many values, their mean and the sum of squared deviations from it.
+struct Moments {
+  double count = 0, mean = 0, squared = 0;
+
+  void add(const Moments& more) {
+    const double delta = more.mean - mean, share = more.count / (count + more.count);
+    squared += more.squared + delta * delta * count * share;
+    mean += delta * share;
+    count += more.count;
+  }
+  void store(std::int64_t c, float epsilon, float momentum, float* means, float* rstd, float* running_mean,
+             float* running_var) const {
+    means[c] = static_cast<float>(mean);
+    rstd[c] = static_cast<float>(1.0 / std::sqrt(squared / count + static_cast<double>(epsilon)));
+    if (running_mean != nullptr) running_mean[c] += momentum * (means[c] - running_mean[c]);
+    if (running_var == nullptr) return;
+    const auto unbiased = static_cast<float>(squared / std::max(count - 1.0, 1.0));
+    running_var[c] += momentum * (unbiased - running_var[c]);
+  }
+};
+
+// Of channel c, from what batch_norm_reduce made.
+Moments moments_of_chunks(const float* partials, std::int64_t rows, std::int64_t channels, std::int64_t c) {
+  Moments all;
+  for (std::int64_t chunk = 0; chunk < row_chunks(rows); ++chunk) {
+    const RowRange range = chunk_rows(rows, chunk);
+    const float* partial = partials + chunk * 2 * channels + c;
+    all.add({static_cast<double>(range.end - range.begin), static_cast<double>(partial[0]),
+             static_cast<double>(partial[channels])});
+  }
+  all.mean += static_cast<double>(partials[row_chunks(rows) * 2 * channels + c]);
+  return all;
 }
 
 }  // namespace
@@ -201,28 +235,29 @@ void batch_norm_reduce(const T* x, std::int64_t rows, std::int64_t channels, flo
 void batch_norm_statistics(const float* partials, std::int64_t rows, std::int64_t channels, float epsilon,
                            float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
                            std::int64_t begin, std::int64_t end) {
+  for (std::int64_t c = begin; c < end; ++c)
+    moments_of_chunks(partials, rows, channels, c).store(c, epsilon, momentum, mean, rstd, running_mean, running_var);
+}
+
+void batch_norm_moments(const float* partials, std::int64_t rows, std::int64_t channels, double* moments,
+                        std::int64_t begin, std::int64_t end) {
   for (std::int64_t c = begin; c < end; ++c) {
-    double count = 0, average = 0, squared = 0;
-    for (std::int64_t chunk = 0; chunk < row_chunks(rows); ++chunk) {
-      const RowRange range = chunk_rows(rows, chunk);
-      const double added = static_cast<double>(range.end - range.begin);
-      const float* partial = partials + chunk * 2 * channels + c;
-      const double delta = static_cast<double>(partial[0]) - average;
-      const double share = added / (count + added);
-      squared += static_cast<double>(partial[channels]) + delta * delta * count * share;
-      average += delta * share;
-      count += added;
+    const Moments all = moments_of_chunks(partials, rows, channels, c);
+    moments[c] = all.mean;
+    moments[channels + c] = all.squared;
+  }
+}
+
+void batch_norm_joint_statistics(const double* moments, std::int64_t members, std::int64_t rows, std::int64_t channels,
+                                 float epsilon, float momentum, float* mean, float* rstd, float* running_mean,
+                                 float* running_var, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t c = begin; c < end; ++c) {
+    Moments all;
+    for (std::int64_t m = 0; m < members; ++m) {
+      const double* own = moments + m * 2 * channels + c;
+      all.add({static_cast<double>(rows), own[0], own[channels]});
     }
-    average += static_cast<double>(partials[row_chunks(rows) * 2 * channels + c]);
-    mean[c] = static_cast<float>(average);
-    rstd[c] = static_cast<float>(1.0 / std::sqrt(squared / count + static_cast<double>(epsilon)));
-    if (running_mean != nullptr) {
-      running_mean[c] += momentum * (mean[c] - running_mean[c]);
-    }
-    if (running_var != nullptr) {
-      const auto unbiased = static_cast<float>(squared / std::max(count - 1.0, 1.0));
-      running_var[c] += momentum * (unbiased - running_var[c]);
-    }
+    all.store(c, epsilon, momentum, mean, rstd, running_mean, running_var);
   }
 }
 
@@ -267,12 +302,12 @@ void batch_norm_weight_grad(const float* partials, std::int64_t rows, std::int64
 
 template <class T>
 void batch_norm_input_grad(const T* x, const T* dy, const BatchNormChannels& norm, const float* dgamma,
-                           const float* dbeta, BatchNormMask mask, std::int64_t rows, std::int64_t channels, T* dx,
-                           std::int64_t begin, std::int64_t end) {
+                           const float* dbeta, BatchNormMask mask, std::int64_t batch_rows, std::int64_t channels,
+                           T* dx, std::int64_t begin, std::int64_t end) {
   OVERTAKE_CHECK(mask != BatchNormMask::from_y, "batch_norm input_grad takes the masked gradient");
   const auto run = mask == BatchNormMask::from_x ? input_grad_rows<BatchNormMask::from_x, T>
                                                  : input_grad_rows<BatchNormMask::none, T>;
-  run(x, dy, norm, dgamma, dbeta, rows, channels, dx, begin, end);
+  run(x, dy, norm, dgamma, dbeta, batch_rows, channels, dx, begin, end);
 }
 
 template void batch_norm_reduce(const float*, std::int64_t, std::int64_t, float*, std::int64_t, std::int64_t);

@@ -41,6 +41,16 @@ void batch_norm_statistics(const float* partials, std::int64_t rows, std::int64_
                            float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
                            std::int64_t begin, std::int64_t end);
 
+// Where the rows of several members make one batch: of each, moments [2][channels], the mean and the sum of squared
+// deviations from it, of channels [begin, end) from all chunks ...
+void batch_norm_moments(const float* partials, std::int64_t rows, std::int64_t channels, double* moments,
+                        std::int64_t begin, std::int64_t end);
+
+// ... and the statistics of all from the moments of each, [members][2][channels], in their order; rows: of each.
+void batch_norm_joint_statistics(const double* moments, std::int64_t members, std::int64_t rows, std::int64_t channels,
+                                 float epsilon, float momentum, float* mean, float* rstd, float* running_mean,
+                                 float* running_var, std::int64_t begin, std::int64_t end);
+
 // rstd for evaluation, where mean = running_mean: 1 / sqrt(running_var + epsilon) of channels [begin, end).
 void batch_norm_running_rstd(const float* running_var, float epsilon, float* rstd, std::int64_t begin,
                              std::int64_t end);
@@ -61,11 +71,11 @@ void batch_norm_grad_reduce(const T* x, const T* dy, const T* y, const BatchNorm
 void batch_norm_weight_grad(const float* partials, std::int64_t rows, std::int64_t channels, const float* rstd,
                             float* dgamma, float* dbeta, std::int64_t begin, std::int64_t end);
 
-// dx of rows [begin, end) through the batch statistics. dy: the gradient of y with mask from_x or none, or dz with mask
-// none. dx may be in place over dy or x.
+// dx of rows [begin, end) through the statistics of a batch of so many rows in all, whose dgamma and dbeta are given.
+// dy: the gradient of y with mask from_x or none, or dz with mask none. dx may be in place over dy or x.
 template <class T>
 void batch_norm_input_grad(const T* x, const T* dy, const BatchNormChannels& norm, const float* dgamma,
-                           const float* dbeta, BatchNormMask mask, std::int64_t rows, std::int64_t channels, T* dx,
-                           std::int64_t begin, std::int64_t end);
+                           const float* dbeta, BatchNormMask mask, std::int64_t batch_rows, std::int64_t channels,
+                           T* dx, std::int64_t begin, std::int64_t end);
 
 }  // namespace overtake::kernels

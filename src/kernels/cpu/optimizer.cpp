@@ -1,6 +1,7 @@
 #include "kernels/cpu/optimizer.h"
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/cpu/block.h"
 
@@ -106,13 +107,21 @@ void squared_norm_partials(const float* grad, double* partials, std::int64_t cou
   });
 }
 
-void clip_factor(const double* partials, std::int64_t partial_count, float max_norm, float* result) {
+double sum_of_partials(const double* partials, std::int64_t count) {
   double sum = 0;
-  for (std::int64_t i = 0; i < partial_count; ++i) sum += partials[i];
+  for (std::int64_t i = 0; i < count; ++i) sum += partials[i];
+  return sum;
+}
+
+void clip_factor(const double* sums, const std::int64_t* order, std::int64_t count, float max_norm, float* result) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += sums[order == nullptr ? i : order[i]];
   const double norm = std::sqrt(sum);
   const double factor = static_cast<double>(max_norm) / (norm + 1e-6);
   result[0] = static_cast<float>(norm);
-  result[1] = factor > 1.0 ? 1.0f : static_cast<float>(factor);
+  result[1] = !std::isfinite(norm) ? std::numeric_limits<float>::quiet_NaN()
+              : factor > 1.0       ? 1.0f
+                                   : static_cast<float>(factor);
 }
 
 }  // namespace overtake::kernels

@@ -33,13 +33,17 @@ void adamw_update(const AdamWStep& adamw, const float* grad, const float* grad_s
                   float* first_moment, float* second_moment, std::int64_t count, std::int64_t block_begin,
                   std::int64_t block_end);
 
-// Gradient clipping by global norm, first phase, once per gradient array: partials[b] = sum of squares of block b. The
-// arrays' partials lie one after another. Unit: block.
+// Gradient clipping by global norm, first phase, once per gradient array: partials[b] = sum of squares of block b.
+// Unit: block.
 void squared_norm_partials(const float* grad, double* partials, std::int64_t count, std::int64_t block_begin,
                            std::int64_t block_end);
 
-// Second phase over all partials: result[0] = the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor
-// to pass as grad_scale; NaN if the norm is. One thread.
-void clip_factor(const double* partials, std::int64_t partial_count, float max_norm, float* result);
+// Second phase: the sum of an array's partials [count], in their order.
+double sum_of_partials(const double* partials, std::int64_t count);
+
+// Third phase over the sums of all arrays, sums[order[0]] + ... + sums[order[count - 1]] (order null: as they lie):
+// result[0] = the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor to pass as grad_scale; NaN if
+// the norm is not finite. One thread.
+void clip_factor(const double* sums, const std::int64_t* order, std::int64_t count, float max_norm, float* result);
 
 }  // namespace overtake::kernels

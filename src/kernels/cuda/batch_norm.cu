@@ -9,6 +9,7 @@ namespace {
 
 // Blocks of the sums that a multiprocessor holds at a time: what their registers allow without spilling.
 constexpr int kStatisticsBlocks = 2, kGradientBlocks = 1;
+constexpr int kChannelThreads = 128;  // a thread per channel: there are few, so they are spread
 
 // The value before the function. Forward and mask recomputation share it, so that they agree to the last bit.
 __device__ inline float normalised(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
@@ -100,20 +101,15 @@ struct DeviationSums {
   }
 };
 
-// finish of the statistics; all arrays but x: [channels].
-template <class T>
-struct StoreStatistics {
-  const T* x;  // [rows][channels]
+// All arrays: [channels].
+struct Statistics {
   double rows;
   float epsilon, momentum;
   float *mean, *rstd, *running_mean, *running_var;
 
-  __device__ void operator()(int c, double sum, double squares) const {
-    float origin[1];
-    unpack(load_packed<1>(x + c), origin);
-    const double deviation = sum / rows;
-    const double squared = fmax(squares - sum * deviation, 0.0);
-    const auto average = static_cast<float>(static_cast<double>(origin[0]) + deviation);
+  // squared: the sum of squared deviations from the mean.
+  __device__ void store(int c, double exact_mean, double squared) const {
+    const auto average = static_cast<float>(exact_mean);
     mean[c] = average;
     rstd[c] = static_cast<float>(1.0 / sqrt(squared / rows + static_cast<double>(epsilon)));
     if (running_mean != nullptr) running_mean[c] += momentum * (average - running_mean[c]);
@@ -123,6 +119,63 @@ struct StoreStatistics {
     }
   }
 };
+
+// What the sums of deviations from the first row say of a channel.
+template <class T>
+struct Deviations {
+  double mean, squared;
+
+  __device__ Deviations(const T* x, int c, double rows, double sum, double squares) {
+    float origin[1];
+    unpack(load_packed<1>(x + c), origin);
+    const double deviation = sum / rows;
+    mean = static_cast<double>(origin[0]) + deviation;
+    squared = fmax(squares - sum * deviation, 0.0);
+  }
+};
+
+// finish of the statistics; x: [rows][channels].
+template <class T>
+struct StoreStatistics {
+  const T* x;
+  Statistics to;
+
+  __device__ void operator()(int c, double sum, double squares) const {
+    const Deviations<T> found(x, c, to.rows, sum, squares);
+    to.store(c, found.mean, found.squared);
+  }
+};
+
+// finish of the moments; x: [rows][channels], moments: [2][channels].
+template <class T>
+struct StoreMoments {
+  const T* x;
+  double rows;
+  std::int64_t channels;
+  double* moments;
+
+  __device__ void operator()(int c, double sum, double squares) const {
+    const Deviations<T> found(x, c, rows, sum, squares);
+    moments[c] = found.mean;
+    moments[channels + c] = found.squared;
+  }
+};
+
+// A thread per channel; rows: of each member.
+__global__ void joint_statistics_kernel(const double* moments, int members, double rows, int channels,
+                                        const Statistics to) {
+  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (c >= channels) return;
+  double count = 0, mean = 0, squared = 0;
+  for (int m = 0; m < members; ++m) {
+    const double* own = moments + static_cast<std::int64_t>(m) * 2 * channels + c;
+    const double delta = own[0] - mean, share = rows / (count + rows);
+    squared += own[channels] + delta * delta * count * share;
+    mean += delta * share;
+    count += rows;
+  }
+  to.store(c, mean, squared);
+}
 
 __global__ void running_rstd_kernel(const float* running_var, float epsilon, int channels, float* rstd) {
   const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -347,20 +400,42 @@ void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, s
                            float* partials, unsigned* counters, const BatchNormPitches& pitches) {
   constexpr const char* name = "batch_norm_statistics";
   require_aligned(name, {x, partials});
-  const StoreStatistics<T> finish{x,          static_cast<double>(rows), epsilon, momentum, mean, rstd, running_mean,
-                                  running_var};
+  const StoreStatistics<T> finish{
+      x, {static_cast<double>(rows), epsilon, momentum, mean, rstd, running_mean, running_var}};
   with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
     const DeviationSums<T, vector> op{gapped(x, pitches.x, channels)};
     column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
   });
 }
 
+template <class T>
+void batch_norm_moments(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, double* moments,
+                        float* partials, unsigned* counters, const BatchNormPitches& pitches) {
+  constexpr const char* name = "batch_norm_moments";
+  require_aligned(name, {x, partials});
+  const StoreMoments<T> finish{x, static_cast<double>(rows), channels, moments};
+  with_vector_width<T>(access_width(channels, pitches), [&](auto vector) {
+    const DeviationSums<T, vector> op{gapped(x, pitches.x, channels)};
+    column_totals<vector>(stream, name, op, rows, channels, partials, counters, finish);
+  });
+}
+
+void batch_norm_joint_statistics(cudaStream_t stream, const double* moments, std::int64_t members, std::int64_t rows,
+                                 std::int64_t channels, float epsilon, float momentum, float* mean, float* rstd,
+                                 float* running_mean, float* running_var) {
+  constexpr const char* name = "batch_norm_joint_statistics";
+  const Statistics to{static_cast<double>(rows * members), epsilon, momentum, mean, rstd, running_mean, running_var};
+  joint_statistics_kernel<<<grid_blocks(name, (channels + kChannelThreads - 1) / kChannelThreads), kChannelThreads, 0,
+                            stream>>>(moments, static_cast<int>(members), static_cast<double>(rows),
+                                      static_cast<int>(channels), to);
+  check_launch(name);
+}
+
 void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, float epsilon, std::int64_t channels,
                              float* rstd) {
   constexpr const char* name = "batch_norm_running_rstd";
-  constexpr int threads = 128;  // there are few channels: spread them
-  running_rstd_kernel<<<grid_blocks(name, (channels + threads - 1) / threads), threads, 0, stream>>>(
-      running_var, epsilon, static_cast<int>(channels), rstd);
+  running_rstd_kernel<<<grid_blocks(name, (channels + kChannelThreads - 1) / kChannelThreads), kChannelThreads, 0,
+                        stream>>>(running_var, epsilon, static_cast<int>(channels), rstd);
   check_launch(name);
 }
 
@@ -418,10 +493,11 @@ void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const 
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
                            const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
-                           std::int64_t channels, T* dx, const T* add, const BatchNormPitches& pitches) {
+                           std::int64_t channels, T* dx, const T* add, const BatchNormPitches& pitches,
+                           std::int64_t batch_rows) {
   constexpr const char* name = "batch_norm_input_grad";
   require_aligned(name, {x, dy, norm.mean, norm.rstd, norm.gamma, norm.beta, dgamma, dbeta, dx, add});
-  const float per_row = 1.0f / static_cast<float>(rows);
+  const float per_row = 1.0f / static_cast<float>(batch_rows == 0 ? rows : batch_rows);
   const auto rows_x = gapped(x, pitches.x, channels), rows_dy = gapped(dy, pitches.dy, channels),
              rows_add = gapped(add, pitches.add, channels);
   const auto rows_dx = gapped(dx, pitches.dx, channels);
@@ -439,6 +515,10 @@ template void batch_norm_statistics(cudaStream_t, const float*, std::int64_t, st
                                     float*, float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_statistics(cudaStream_t, const bf16*, std::int64_t, std::int64_t, float, float, float*, float*,
                                     float*, float*, float*, unsigned*, const BatchNormPitches&);
+template void batch_norm_moments(cudaStream_t, const float*, std::int64_t, std::int64_t, double*, float*, unsigned*,
+                                 const BatchNormPitches&);
+template void batch_norm_moments(cudaStream_t, const bf16*, std::int64_t, std::int64_t, double*, float*, unsigned*,
+                                 const BatchNormPitches&);
 template void batch_norm_apply(cudaStream_t, const float*, const float*, const BatchNormChannels&, std::int64_t,
                                std::int64_t, NormFunction, float*, const BatchNormPitches&);
 template void batch_norm_apply(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, std::int64_t,
@@ -451,9 +531,9 @@ template void batch_norm_weight_grad(cudaStream_t, const bf16*, const bf16*, con
                                      bf16*, float*, float*, float*, unsigned*, const BatchNormPitches&);
 template void batch_norm_input_grad(cudaStream_t, const float*, const float*, const BatchNormChannels&, const float*,
                                     const float*, NormFunction, std::int64_t, std::int64_t, float*, const float*,
-                                    const BatchNormPitches&);
+                                    const BatchNormPitches&, std::int64_t);
 template void batch_norm_input_grad(cudaStream_t, const bf16*, const bf16*, const BatchNormChannels&, const float*,
                                     const float*, NormFunction, std::int64_t, std::int64_t, bf16*, const bf16*,
-                                    const BatchNormPitches&);
+                                    const BatchNormPitches&, std::int64_t);
 
 }  // namespace overtake::cuda

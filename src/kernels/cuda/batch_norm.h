@@ -42,6 +42,17 @@ void batch_norm_statistics(cudaStream_t stream, const T* x, std::int64_t rows, s
                            float momentum, float* mean, float* rstd, float* running_mean, float* running_var,
                            float* partials, unsigned* counters, const BatchNormPitches& pitches = {});
 
+// Where the rows of several members make one batch: of each, moments [2][channels], the mean and the sum of squared
+// deviations from it ...
+template <class T>
+void batch_norm_moments(cudaStream_t stream, const T* x, std::int64_t rows, std::int64_t channels, double* moments,
+                        float* partials, unsigned* counters, const BatchNormPitches& pitches = {});
+
+// ... and the statistics of all from the moments of each, [members][2][channels], in their order; rows: of each.
+void batch_norm_joint_statistics(cudaStream_t stream, const double* moments, std::int64_t members, std::int64_t rows,
+                                 std::int64_t channels, float epsilon, float momentum, float* mean, float* rstd,
+                                 float* running_mean, float* running_var);
+
 // rstd for evaluation, where mean = running_mean: 1 / sqrt(running_var + epsilon) [channels].
 void batch_norm_running_rstd(cudaStream_t stream, const float* running_var, float epsilon, std::int64_t channels,
                              float* rstd);
@@ -66,10 +77,12 @@ void batch_norm_weight_grad(cudaStream_t stream, const T* x, const T* dy, const 
                             unsigned* counters, const BatchNormPitches& pitches = {});
 
 // dx [rows][channels] through the batch statistics, plus `add` if it is not null. dy: the gradient of y where there was
-// no residual, or dz with function none. dx may be in place over dy, x or add.
+// no residual, or dz with function none. dx may be in place over dy, x or add. batch_rows: of the whole batch, whose
+// dgamma and dbeta are given, where x is only a part of it; 0: rows.
 template <class T>
 void batch_norm_input_grad(cudaStream_t stream, const T* x, const T* dy, const BatchNormChannels& norm,
                            const float* dgamma, const float* dbeta, NormFunction function, std::int64_t rows,
-                           std::int64_t channels, T* dx, const T* add = nullptr, const BatchNormPitches& pitches = {});
+                           std::int64_t channels, T* dx, const T* add = nullptr, const BatchNormPitches& pitches = {},
+                           std::int64_t batch_rows = 0);
 
 }  // namespace overtake::cuda

@@ -16,7 +16,8 @@ constexpr int kThreads = 512;
 constexpr int kWidth = 4;                                                    // elements a thread moves at a time
 constexpr int kSteps = static_cast<int>(kUpdateTile) / (kThreads * kWidth);  // and how often
 static_assert(kSteps * kThreads * kWidth == kUpdateTile);
-constexpr int kClipThreads = 1024;  // the second phase of the norm is one block
+constexpr int kSumThreads = 256;    // of the block that adds up the partials of a tensor
+constexpr int kClipThreads = 1024;  // the last phase of the norm is one block
 
 // A thread's elements of an array of a tile, as they lie in memory: pack s is at (s * kThreads + threadIdx.x) * kWidth.
 template <class T>
@@ -264,18 +265,28 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const UpdateTile* tiles,
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-// One block: thread t adds partials t, t + 1024, ...
+// A block per tensor: thread t adds its partials t, t + 256, ...
+__global__ void __launch_bounds__(kSumThreads)
+    sums_kernel(const double* partials, const std::int64_t* firsts, double* sums) {
+  double sum = 0;
+  for (std::int64_t i = firsts[blockIdx.x] + threadIdx.x; i < firsts[blockIdx.x + 1]; i += kSumThreads)
+    sum += partials[i];
+  sum = group_sum<kSumThreads>(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+// One block: thread t adds sums t, t + 1024, ... of the order.
 __global__ void __launch_bounds__(kClipThreads)
-    clip_kernel(const double* partials, std::int64_t count, float max_norm, float* result) {
+    clip_kernel(const double* sums, const std::int64_t* order, std::int64_t count, float max_norm, float* result) {
   double sum = 0;
 #pragma unroll 8
-  for (std::int64_t i = threadIdx.x; i < count; i += kClipThreads) sum += partials[i];
+  for (std::int64_t i = threadIdx.x; i < count; i += kClipThreads) sum += sums[order == nullptr ? i : order[i]];
   sum = group_sum<kClipThreads>(sum);
   if (threadIdx.x > 0) return;
   const double norm = sqrt(sum);
   const double factor = static_cast<double>(max_norm) / (norm + 1e-6);
   result[0] = static_cast<float>(norm);
-  result[1] = factor > 1.0 ? 1.0f : static_cast<float>(factor);
+  result[1] = !isfinite(norm) ? nanf("") : factor > 1.0 ? 1.0f : static_cast<float>(factor);
 }
 
 }  // namespace
@@ -325,9 +336,16 @@ void squared_norm_partials(cudaStream_t stream, const UpdateTile* tiles, std::in
   check_launch("squared_norm_partials");
 }
 
-void clip_factor(cudaStream_t stream, const double* partials, std::int64_t partial_count, float max_norm,
+void sums_of_partials(cudaStream_t stream, const double* partials, const std::int64_t* firsts,
+                      std::int64_t tensor_count, double* sums) {
+  if (tensor_count == 0) return;
+  sums_kernel<<<grid_blocks("sums_of_partials", tensor_count), kSumThreads, 0, stream>>>(partials, firsts, sums);
+  check_launch("sums_of_partials");
+}
+
+void clip_factor(cudaStream_t stream, const double* sums, const std::int64_t* order, std::int64_t count, float max_norm,
                  float* result) {
-  clip_kernel<<<1, kClipThreads, 0, stream>>>(partials, partial_count, max_norm, result);
+  clip_kernel<<<1, kClipThreads, 0, stream>>>(sums, order, count, max_norm, result);
   check_launch("clip_factor");
 }
 

@@ -62,9 +62,15 @@ void adamw_update(cudaStream_t stream, const StepValues* values, const AdamWSett
 // Gradient clipping by global norm, first phase: partials[t] = sum of squares of the gradient of tile t.
 void squared_norm_partials(cudaStream_t stream, const UpdateTile* tiles, std::int64_t tile_count, double* partials);
 
-// Second phase over all partials: result[0] = the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor
-// to pass as grad_scale; NaN if the norm is.
-void clip_factor(cudaStream_t stream, const double* partials, std::int64_t partial_count, float max_norm,
+// Second phase: sums[i] = the sum of the partials of tensor i, which are those from firsts[i] to firsts[i + 1]; firsts
+// [tensor_count + 1], in device memory.
+void sums_of_partials(cudaStream_t stream, const double* partials, const std::int64_t* firsts,
+                      std::int64_t tensor_count, double* sums);
+
+// Third phase over sums[order[0]] to sums[order[count - 1]] (order, in device memory; null: as they lie): result[0] =
+// the global norm, result[1] = min(1, max_norm / (norm + 1e-6)), the factor to pass as grad_scale; NaN if the norm is
+// not finite. The result depends on the sums in this order alone.
+void clip_factor(cudaStream_t stream, const double* sums, const std::int64_t* order, std::int64_t count, float max_norm,
                  float* result);
 
 }  // namespace overtake::cuda

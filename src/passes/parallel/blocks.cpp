@@ -27,7 +27,7 @@ Place place_of(Kind kind) {
   }
 }
 
-bool is_clipping(const Task& task) { return task.op == Op::clip_norm; }
+bool is_clipping(const Task& task) { return task.op == Op::squared_norm || task.op == Op::clip_norm; }
 
 // Who writes and reads each buffer of a step.
 struct StepUses {

@@ -244,7 +244,9 @@ class Spreader {
 
   // Over replicas only: the two routes of one pipeline bring their sums together at once.
   bool scatters() const { return options_.replicas > 1 && options_.order == ReductionOrder::scatter_gather; }
-  bool updates_late() const { return options_.replicas > 1 && options_.order != ReductionOrder::buckets; }
+  bool updates_late() const {
+    return options_.replicas > 1 && options_.order != ReductionOrder::buckets && !options_.updates_wait_for_all;
+  }
 
   void compute(std::uint32_t r, std::uint32_t i) {
     const std::uint32_t device = r * local_ + i;
@@ -353,7 +355,7 @@ class Spreader {
     std::vector<BufferId> reads, writes;
     for (const BufferId b : in_.graph.reads(like))
       // What is gathered in the next step is sent there too.
-      reads.push_back(is_gradient(b) ? total_on(b, block, device, scatters()) : operand(b, r, 0, device));
+      reads.push_back(is_gradient(b) ? total_on(b, block, device, scatters() && updates_late()) : operand(b, r, 0, device));
     for (const BufferId b : in_.graph.writes(like)) writes.push_back(operand(b, r, 0, device));
     const TaskId t = add_block(like, device, 0, reads, writes);
     graph().tasks[t].is_delayed = is_delayed;
@@ -437,7 +439,7 @@ class Spreader {
       reductions_[device].push_back(sum);
       if (!scatters()) continue;
       const TaskId gather = add_task(Kind::all_gather, Op::transfer, blocks[0], device, 0, gathers, parts, after);
-      graph().tasks[gather].is_delayed = true;
+      graph().tasks[gather].is_delayed = updates_late();
       gathers_[device].emplace_back(blocks[0], gather);
     }
   }
@@ -486,7 +488,7 @@ class Spreader {
     for (auto& [ends, tasks] : recvs) add_lane(ends.first, std::move(tasks), true);
     for (auto& [device, tasks] : reductions_) add_lane(device, std::move(tasks), true);
     for (auto& [device, tasks] : gathers_) {
-      std::ranges::sort(tasks);
+      if (updates_late()) std::ranges::sort(tasks);  // else as the sums come
       std::vector<TaskId> in_order;
       for (const auto& [block, t] : tasks) in_order.push_back(t);
       add_lane(device, std::move(in_order), true);

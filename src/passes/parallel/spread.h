@@ -28,6 +28,8 @@ struct SpreadOptions {
   // Reverse first-k: the weight gradients of the first k blocks of every chunk come after all input gradients of the
   // last micro-batch, the first block's first.
   std::uint32_t first_k = 0;
+  // Updates wait for the gradients of all layers, as clipping asks for: nothing goes on into the next step.
+  bool updates_wait_for_all = false;
 };
 
 // A plan over replicas x pipeline devices, and what its tasks take. Device r * d + i is the i-th of the r-th replica's

@@ -1,0 +1,159 @@
+#pragma once
+// What tests of training over several devices share: small models, random batches, and ranks as threads.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "comm/local/local_group.h"
+#include "models/zoo.h"
+#include "train/session.h"
+
+namespace overtake {
+
+inline constexpr std::size_t kSteps = 4;
+
+struct Outcome {
+  ParallelOptions chosen;
+  std::vector<float> losses;
+  float evaluated = 0;
+  std::uint64_t hash = 0;
+  std::vector<NamedTensor> tensors;
+};
+
+struct Case {
+  std::string model;
+  std::map<std::string, double> settings;
+  std::int64_t micro_batch = 2;
+  OptimizerSettings optimizer = {};
+};
+
+inline Case small_cnn() { return {"cnn", {}}; }
+inline Case small_gpt() {
+  return {"gpt2",
+          {{"layers", 2},
+           {"width", 32},
+           {"heads", 4},
+           {"sequence", 8},
+           {"positions", 8},
+           {"vocabulary", 64},
+           {"dropout", 0.1}},
+          2,
+          {.kind = OptimizerSettings::Kind::adamw}};
+}
+
+inline SessionOptions options_of(const Case& c, const ParallelOptions& parallel) {
+  SessionOptions o;
+  o.optimizer = c.optimizer;
+  o.schedule = ScheduleChoice::in_order;
+  o.backend.threads = 1;
+  o.parts = 2;
+  o.seed = 5;
+  o.profiles.clear();
+  o.parallel = parallel;
+  return o;
+}
+
+inline Graph graph_of(const Case& c) {
+  std::map<std::string, double> settings = c.settings;
+  settings["batch"] = static_cast<double>(c.micro_batch);
+  return build_model(c.model, ModelSettings(settings));
+}
+
+// Random samples of the whole batch, of which a process gets its own.
+inline HostBatch batch_for(const SampleForm& form, const Session& session, std::size_t step) {
+  HostBatch batch;
+  batch.samples = session.own_samples();
+  const auto fill = [&](auto& to, std::int64_t each, auto value) {
+    for (std::int64_t i = 0; i < session.own_samples() * each; ++i)
+      to.push_back(value(static_cast<std::uint32_t>(static_cast<std::uint64_t>(session.first_sample() * each + i + 1) *
+                                                    (step + 7) * 2654435761u)));
+  };
+  if (form.input == InputForm::tokens)
+    fill(batch.tokens, input_elements(form), [&](std::uint32_t x) {
+      return static_cast<std::int32_t>((x >> 8) % static_cast<std::uint32_t>(form.vocabulary));
+    });
+  else
+    fill(batch.values, input_elements(form),
+         [](std::uint32_t x) { return static_cast<float>(x >> 8) / (1 << 23) - 1; });
+  fill(batch.labels, label_elements(form),
+       [&](std::uint32_t x) { return static_cast<std::int32_t>((x >> 8) % static_cast<std::uint32_t>(form.classes)); });
+  return batch;
+}
+
+inline Outcome train(Session& session, const SampleForm& form, std::size_t steps = kSteps) {
+  Outcome out;
+  out.chosen = session.parallel();
+  for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(session.step(batch_for(form, session, i), 0.05f).loss);
+  out.evaluated = session.evaluate(batch_for(form, session, 99)).loss;
+  out.hash = session.weights_hash();
+  out.tensors = session.tensors();
+  return out;
+}
+
+inline Outcome in_one_process(const Case& c, const ParallelOptions& parallel) {
+  Session session(graph_of(c), options_of(c, parallel));
+  return train(session, sample_form_of(graph_of(c)));
+}
+
+// Groups of fewer ranks, made when the first of them asks.
+class Subgroups {
+ public:
+  std::unique_ptr<Group> take(const std::string& name, int rank, int size) {
+    const std::lock_guard lock(mutex_);
+    auto& groups = made_[name];
+    if (groups.empty()) groups = make_local_groups(size);
+    return std::move(groups[static_cast<std::size_t>(rank)]);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<Group>>> made_;
+};
+
+// What each rank says.
+template <class Body>
+std::vector<Outcome> on_all_ranks(const Graph& graph, const SessionOptions& options, const Body& body) {
+  auto worlds = make_local_groups(static_cast<int>(options.parallel.devices()));
+  Subgroups subgroups;
+  std::vector<Outcome> outcomes(worlds.size());
+  std::vector<std::string> errors(worlds.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < worlds.size(); ++r)
+    ranks.emplace_back([&, r] {
+      try {
+        SessionOptions o = options;
+        o.backend.groups = std::make_shared<RankGroups>();
+        o.backend.groups->world = std::move(worlds[r]);
+        o.make_group = [&](const std::string& name, int rank, int size) { return subgroups.take(name, rank, size); };
+        Session session(graph, o);
+        outcomes[r] = body(session);
+      } catch (const std::exception& e) {
+        errors[r] = e.what();
+      }
+    });
+  for (std::thread& t : ranks) t.join();
+  for (const std::string& e : errors) EXPECT_EQ(e, "");
+  return outcomes;
+}
+
+// What the first rank says.
+template <class Body>
+Outcome on_ranks(const Case& c, const ParallelOptions& parallel, const Body& body) {
+  return on_all_ranks(graph_of(c), options_of(c, parallel), body)[0];
+}
+inline Outcome on_ranks(const Case& c, const ParallelOptions& parallel) {
+  return on_ranks(c, parallel, [&](Session& s) { return train(s, sample_form_of(graph_of(c))); });
+}
+
+inline void expect_same(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.hash, b.hash);
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 1e-6f * a.losses[i]) << i;
+  EXPECT_NEAR(a.evaluated, b.evaluated, 2e-6f * a.evaluated);
+  EXPECT_EQ(a.tensors.size(), b.tensors.size());
+}
+
+}  // namespace overtake
