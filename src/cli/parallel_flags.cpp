@@ -17,6 +17,10 @@ std::int64_t batch_of(const Graph& graph) {
   return 0;
 }
 
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
 }  // namespace
 
 void ParallelFlags::add_to(CLI::App& command) {
@@ -50,6 +54,11 @@ void ParallelFlags::add_to(CLI::App& command) {
   command.add_option("--time-out", time_out, "seconds after which a process that is silent counts as lost")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
+  command
+      .add_option("--patience", patience,
+                  "seconds that a process which is heard may keep the others waiting: it may measure, read or save")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
 }
 
 void ParallelFlags::apply(SessionFlags& session) {
@@ -78,17 +87,19 @@ void ParallelFlags::connect(SessionOptions& session, const std::string& identity
         options.devices());
   if (session.device != "cpu")
     fail_user("--device {}: several processes train on CPUs so far; use --device cpu", session.device);
-  const auto make = [worker = *worker, identity, time_out = time_out](const std::string& name, int rank, int size) {
-    const auto store = open_store(fmt::format("{}/{}/{}", worker.store, worker.job, name));
-    GlooOptions gloo{
-        .folder = {}, .job = {}, .rank = rank, .size = size, .interface = {}, .identity = identity, .group = {}};
-    if (!worker.address.empty()) gloo.address = worker.address;
-    gloo.group.time_out = std::chrono::milliseconds(std::llround(time_out * 1000));
-    return make_gloo_group(gloo, *store);
-  };
-  session.make_group = make;
+  const auto store = open_store(fmt::format("{}/{}/world", worker->store, worker->job));
+  GlooOptions gloo{.folder = {},
+                   .job = {},
+                   .rank = worker->rank,
+                   .size = worker->size,
+                   .interface = {},
+                   .identity = identity,
+                   .group = {}};
+  if (!worker->address.empty()) gloo.address = worker->address;
+  gloo.group.time_out = milliseconds(time_out);
+  gloo.group.patience = milliseconds(patience);
   session.backend.groups = std::make_shared<RankGroups>();
-  session.backend.groups->world = make("world", worker->rank, worker->size);
+  session.backend.groups->world = make_gloo_group(gloo, *store);
   if (worker->rank != 0) session.note = [](const std::string&) {};
   // Another number of parts would change last bits: as many as one process would have here.
   Group& world = *session.backend.groups->world;

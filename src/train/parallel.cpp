@@ -1,10 +1,7 @@
 #include "train/parallel.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "passes/pipeline/named.h"
@@ -144,19 +141,6 @@ Plan forward_part(Plan plan) {
   }
   plan.schedule = "forward";
   return plan;
-}
-
-void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup& make) {
-  std::set<std::vector<std::int64_t>> all;
-  for (const Task& t : whole.graph.tasks)
-    if (t.op == Op::transfer && whole.graph.attrs_of(t).has("members"))
-      all.insert(whole.graph.attrs_of(t).integers("members"));
-  for (const std::vector<std::int64_t>& ranks : all) {
-    const auto mine = std::ranges::find(ranks, rank);
-    if (mine == ranks.end() || std::ssize(ranks) == groups.world->size()) continue;
-    groups.some[ranks] = make(fmt::format("{}", fmt::join(ranks, "-")), static_cast<int>(mine - ranks.begin()),
-                              static_cast<int>(ranks.size()));
-  }
 }
 
 }  // namespace overtake

@@ -39,8 +39,4 @@ ParallelPlan plan_in_parallel(const Graph& step, Backend& backend, const Paralle
 // Forward alone, of every micro-batch, with the transfers it needs: for evaluation. See schedule_forward.
 Plan forward_part(Plan plan);
 
-// Connects the collectives of a plan: every rank is in a group for each set of devices that it shares one with.
-using MakeGroup = std::function<std::unique_ptr<Group>(const std::string& name, int rank, int size)>;
-void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup& make);
-
 }  // namespace overtake

@@ -20,6 +20,9 @@ namespace {
 constexpr std::uint64_t kMetricsTag = std::uint64_t{1} << 61, kParameterTag = std::uint64_t{1} << 62;
 constexpr int kUrgent = 1000;
 
+// What is summed over all ranks after a step.
+enum Metric : std::uint8_t { loss, counted, correct, stops };
+
 std::vector<BufferId> inputs_of(const Graph& g) {
   std::vector<BufferId> all;
   for (BufferId b = 0; b < g.buffers.size(); ++b)
@@ -79,7 +82,6 @@ void Session::plan_devices(const Graph& graph) {
   const ParallelOptions& parallel = options_.parallel;
   RankGroups* const groups = options_.backend.groups.get();
   const ParallelPlan planned = plan_in_parallel(graph, *backend_, parallel, groups);
-  if (groups != nullptr) add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
   UnfoldedPlan mine = groups != nullptr ? part_of(planned.whole, static_cast<std::uint32_t>(rank())) : planned.whole;
   // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
   if (groups == nullptr && options_.backend.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
@@ -155,6 +157,11 @@ std::vector<std::byte> Session::values_from(std::size_t parameter, const std::ve
 void Session::write_values(std::size_t parameter, std::span<const std::byte> values) {
   for (const BufferId b : homes_[parameter].here)
     if (!values.empty()) executor_->write_plain(b, values);
+}
+
+void Session::settle() const {
+  const auto home = std::ranges::find_if(homes_, [](const Home& h) { return !h.here.empty(); });
+  if (has_ranks() && home != homes_.end()) read_values(home->here[0]);  // before which executors do
 }
 
 std::vector<std::byte> Session::collect(std::size_t parameter) const {
@@ -243,11 +250,9 @@ void Session::write_input(BufferId b, const HostBatch& batch, std::int64_t first
   }
 }
 
-StepResult Session::result_of(FinishedStep step, Mean mean) const {
-  StepResult result;
-  result.trace = std::move(step.trace);
-  enum { loss, counted, correct, stops };
-  float sums[4] = {};
+Session::Ended Session::ended(FinishedStep step, Mean mean) const {
+  Ended out{mean, std::move(step.trace), std::make_shared<std::array<float, 4>>(), nullptr};
+  std::array<float, 4>& sums = *out.sums;
   for (std::size_t i = 0; 3 * i < step.metrics.size(); ++i) {
     const float* metrics = &step.metrics[3 * i];
     if (mean == Mean::of_losses)
@@ -258,12 +263,21 @@ StepResult Session::result_of(FinishedStep step, Mean mean) const {
     if (counts_rows_[i]) sums[correct] += metrics[2];
   }
   sums[stops] = wants_to_stop_ ? 1.0f : 0.0f;
-  if (options_.backend.groups) {
-    Group& world = *options_.backend.groups->world;
-    world.wait(world.all_reduce(sums, std::size(sums), DType::f32, {.tag = kMetricsTag, .priority = kUrgent}));
+  if (has_ranks()) {
+    const auto keep = [kept = out.sums] {};  // until nobody writes there any more
+    out.transfer = options_.backend.groups->world->all_reduce(
+        sums.data(), sums.size(), DType::f32, {.tag = kMetricsTag, .priority = kUrgent, .when_done = keep});
   }
+  return out;
+}
+
+StepResult Session::result_of(Ended step) const {
+  if (step.transfer) options_.backend.groups->world->wait(step.transfer);
+  const std::array<float, 4>& sums = *step.sums;
   const auto pieces = static_cast<float>(options_.parallel.replicas * options_.parallel.micro_batches);
-  result.loss = sums[loss] / (mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
+  StepResult result;
+  result.trace = std::move(step.trace);
+  result.loss = sums[loss] / (step.mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
   result.counted = sums[counted];
   result.correct = sums[correct];
   result.is_asked_to_stop = sums[stops] > 0;
@@ -279,9 +293,23 @@ void Session::start_step(const HostBatch& batch, float learning_rate) {
   start_step(learning_rate);
 }
 
-void Session::start_step(float learning_rate) { executor_->start(0, next_step(learning_rate)); }
+void Session::start_step(float learning_rate) {
+  if (has_ranks() && running_ == executor_->most_under_way()) end_step();
+  executor_->start(0, next_step(learning_rate));
+  ++running_;
+}
 
-StepResult Session::finish_step() { return result_of(executor_->finish(), Mean::of_losses); }
+void Session::end_step() {
+  --running_;
+  ended_.push_back(ended(executor_->finish(), Mean::of_losses));
+}
+
+StepResult Session::finish_step() {
+  if (ended_.empty()) end_step();
+  Ended step = std::move(ended_.front());
+  ended_.pop_front();
+  return result_of(std::move(step));
+}
 
 StepResult Session::step(const HostBatch& batch, float learning_rate) {
   write_batch(batch);
@@ -304,7 +332,7 @@ StepResult Session::step_traced(float learning_rate) {
     const auto* metrics = reinterpret_cast<const float*>(executor_->bytes(b).data());
     step.metrics.insert(step.metrics.end(), metrics, metrics + 3);
   }
-  return result_of(std::move(step), Mean::of_losses);
+  return result_of(ended(std::move(step), Mean::of_losses));
 }
 
 StepResult Session::evaluate(const HostBatch& batch) {
@@ -314,10 +342,11 @@ StepResult Session::evaluate(const HostBatch& batch) {
 
 StepResult Session::evaluate() {
   executor_->start(1, {.step = steps_, .seed = options_.seed});
-  return result_of(executor_->finish(), Mean::of_rows);
+  return result_of(ended(executor_->finish(), Mean::of_rows));
 }
 
 std::vector<NamedTensor> Session::tensors() const {
+  settle();
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i) {
     const Parameter& p = model_.parameters[i];
@@ -378,6 +407,7 @@ void Session::restore(const std::vector<NamedTensor>& tensors, std::uint64_t ste
 }
 
 std::uint64_t Session::weights_hash() const {
+  settle();
   Hash64 hash;
   for (std::size_t i = 0; i < model_.parameters.size(); ++i)
     if (model_.buffers[model_.parameters[i].buffer].role == Role::weight) hash.add(collect(i));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "comm/local/local_group.h"
@@ -97,26 +96,10 @@ Outcome in_one_process(const Case& c, const ParallelOptions& parallel) {
   return train(session, sample_form_of(graph_of(c)));
 }
 
-// Groups of fewer ranks, made when the first of them asks.
-class Subgroups {
- public:
-  std::unique_ptr<Group> take(const std::string& name, int rank, int size) {
-    const std::lock_guard lock(mutex_);
-    auto& groups = made_[name];
-    if (groups.empty()) groups = make_local_groups(size);
-    return std::move(groups[static_cast<std::size_t>(rank)]);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<Group>>> made_;
-};
-
 // What the first rank says.
 template <class Body>
 Outcome on_ranks(const Case& c, const ParallelOptions& parallel, const Body& body) {
   auto worlds = make_local_groups(static_cast<int>(parallel.devices()));
-  Subgroups subgroups;
   std::vector<Outcome> outcomes(worlds.size());
   std::vector<std::string> errors(worlds.size());
   std::vector<std::thread> ranks;
@@ -126,7 +109,6 @@ Outcome on_ranks(const Case& c, const ParallelOptions& parallel, const Body& bod
         SessionOptions o = options_of(c, parallel);
         o.backend.groups = std::make_shared<RankGroups>();
         o.backend.groups->world = std::move(worlds[r]);
-        o.make_group = [&](const std::string& name, int rank, int size) { return subgroups.take(name, rank, size); };
         Session session(graph_of(c), o);
         outcomes[r] = body(session);
       } catch (const std::exception& e) {
@@ -215,6 +197,69 @@ TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
   EXPECT_EQ(undisturbed.hash, on_ranks(c, {.replicas = 4}, go_on).hash);
   Session alone(graph_of(c), options_of(c, {.micro_batches = 4}));
   EXPECT_EQ(undisturbed.hash, go_on(alone).hash);
+}
+
+// The losses of a step go round beside the next one.
+TEST(Parallel, StepsUnderWayHaveTheLossesOfTheirOwn) {
+  const Case c = small_gpt();
+  const SampleForm form = sample_form_of(graph_of(c));
+  const ParallelOptions parallel{.replicas = 2, .stages = 2, .reduce = "by-layer"};
+  const Outcome one_by_one = on_ranks(c, parallel);
+  const Outcome under_way = on_ranks(c, parallel, [&](Session& s) {
+    EXPECT_EQ(s.most_under_way(), 2u);
+    Outcome out;
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      s.start_step(batch_for(form, s, i), 0.05f);
+      if (i > 0) out.losses.push_back(s.finish_step().loss);
+      if (i == 1 && !s.is_first()) s.ask_to_stop();
+    }
+    const StepResult last = s.finish_step();
+    out.losses.push_back(last.loss);
+    EXPECT_TRUE(last.is_asked_to_stop);
+    out.hash = s.weights_hash();
+    return out;
+  });
+  EXPECT_EQ(one_by_one.hash, under_way.hash);
+  EXPECT_EQ(one_by_one.losses, under_way.losses);
+}
+
+// Only the first rank reads what all replicas have, but for that it needs what the others delayed.
+TEST(Parallel, WeightsAreReadTogether) {
+  const Case c = small_gpt();
+  const SampleForm form = sample_form_of(graph_of(c));
+  for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
+    SCOPED_TRACE(reduce);
+    const ParallelOptions parallel{.replicas = 2, .reduce = reduce, .first_k = 1};
+    const auto hash = [&](Session& s) {
+      Outcome out;
+      s.step(batch_for(form, s, 0), 0.05f);
+      out.hash = s.weights_hash();
+      return out;
+    };
+    Session alone(graph_of(c), options_of(c, {.micro_batches = 2}));
+    EXPECT_EQ(on_ranks(c, parallel, hash).hash, hash(alone).hash);
+  }
+}
+
+// Sums go on between steps; one that fails there ends the next step, which would wait for it for ever.
+TEST(Parallel, ALossBetweenStepsIsNoticed) {
+  const Case c = small_cnn();
+  std::string text;
+  on_ranks(c, {.replicas = 2, .reduce = "by-layer"}, [&](Session& s) {
+    if (!s.is_first()) return Outcome{};
+    Executor& executor = s.executor();
+    executor.start(0, {});
+    executor.finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // in which the other one leaves
+    try {
+      executor.start(0, {.step = 1});
+      executor.finish();
+    } catch (const CommError& error) {
+      text = error.what();
+    }
+    return Outcome{};
+  });
+  EXPECT_NE(text.find("rank 1: it left the group"), std::string::npos) << text;
 }
 
 }  // namespace
