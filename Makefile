@@ -1,6 +1,6 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
 .PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
-  format clean
+  faults format clean
 OVERTAKE := build/release/overtake
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
 	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
 	@echo "make bench-comm transfers between two hosts of a test cluster, against their link (needs root; see bench/comm)"
+	@echo "make faults    200 faults in real training, each survived (half an hour; link faults need root)"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -80,6 +81,11 @@ bench-comm:
 	cmake --preset release
 	cmake --build --preset release --target bench_comm
 	bench/comm/run.py --bench build/release/bench_comm
+
+faults:
+	cmake --preset release
+	cmake --build --preset release --target overtake
+	tests/faults/campaign.py $(OVERTAKE) --faults 200
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -1,11 +1,12 @@
 #include <unistd.h>
 
-#include <cstring>
+#include <optional>
 #include <random>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "comm/store.h"
+#include "launch/own_folder.h"
 #include "launch/supervisor.h"
 
 namespace overtake {
@@ -26,7 +27,10 @@ class MeetingPlace {
   explicit MeetingPlace(const LaunchFlags& flags) : store(flags.store), job(flags.job) {
     if (job.empty()) job = new_job_id();
     if (store.empty()) {
-      own_ = store = new_folder();
+      std::error_code error;
+      const auto folder = std::filesystem::temp_directory_path(error);
+      if (error) fail_user("launch: no folder for temporary files: {}; set TMPDIR, or give --store", error.message());
+      store = temporary_.emplace(folder, "overtake-launch").path().string();
     } else if (flags.job.empty() && store.find("://") == std::string::npos) {
       own_ = std::filesystem::path(store) / job;
     }
@@ -45,15 +49,7 @@ class MeetingPlace {
     std::random_device random;
     return fmt::format("{:08x}{:08x}", random(), random());
   }
-  static std::string new_folder() {
-    std::error_code error;
-    std::string name = (std::filesystem::temp_directory_path(error) / "overtake-job-XXXXXX").string();
-    if (error || mkdtemp(name.data()) == nullptr) {
-      fail_user("launch: cannot make a temporary folder for ranks to meet in: {}; set TMPDIR, or give --store",
-                error ? error.message() : std::strerror(errno));
-    }
-    return name;
-  }
+  std::optional<OwnFolder> temporary_;
   std::filesystem::path own_;
 };
 

@@ -25,6 +25,10 @@ void take_gpu(SessionOptions& session, const Worker& worker) {
   session.device = gpu_of_rank(session.device, worker.rank, worker.local_rank, describe_cuda(), has_nccl());
 }
 
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
 }  // namespace
 
 void ParallelFlags::add_to(CLI::App& command) {
@@ -64,6 +68,11 @@ void ParallelFlags::add_to(CLI::App& command) {
   command.add_option("--time-out", time_out, "seconds after which a process that is silent counts as lost")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
+  command
+      .add_option("--patience", patience,
+                  "seconds that a process which is heard may keep the others waiting: it may measure, read or save")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
 }
 
 void ParallelFlags::apply(SessionFlags& session) {
@@ -91,30 +100,29 @@ void ParallelFlags::connect(SessionOptions& session, const std::string& identity
     take_gpu(session, *worker);
   else if (session.device != "cpu")
     fail_user("--device {}: several processes train on CPUs or GPUs; use cpu or cuda", session.device);
-  const auto make = [worker = *worker, identity, time_out = time_out](const std::string& name, int rank, int size) {
-    const auto store = open_store(fmt::format("{}/{}/{}", worker.store, worker.job, name));
-    GlooOptions gloo{
-        .folder = {}, .job = {}, .rank = rank, .size = size, .interface = {}, .identity = identity, .group = {}};
-    if (!worker.address.empty()) gloo.address = worker.address;
-    gloo.group.time_out = std::chrono::milliseconds(std::llround(time_out * 1000));
-    return make_gloo_group(gloo, *store);
-  };
-  session.make_group = make;
+  const auto store = open_store(fmt::format("{}/{}/world", worker->store, worker->job));
+  GlooOptions gloo{.folder = {},
+                   .job = {},
+                   .rank = worker->rank,
+                   .size = worker->size,
+                   .interface = {},
+                   .identity = identity,
+                   .group = {}};
+  if (!worker->address.empty()) gloo.address = worker->address;
+  gloo.group.time_out = milliseconds(time_out);
+  gloo.group.patience = milliseconds(patience);
   if (session.device != "cpu") {
     session.backend.device_groups = std::make_shared<DeviceGroups>();
-    session.make_device_group = [worker = *worker, time_out = time_out](const std::string& channel, int rank, int size,
-                                                                        int most_blocks) {
-      const auto store = open_store(fmt::format("{}/{}/nccl", worker.store, worker.job));
-      return make_nccl_group(*store, {.rank = rank,
-                                      .size = size,
-                                      .name = channel,
-                                      .time_out = std::chrono::milliseconds(std::llround(time_out * 1000)),
-                                      .most_blocks = most_blocks});
+    session.make_device_group = [worker = *worker, time_out = milliseconds(time_out)](
+                                    const std::string& channel, int rank, int size, int most_blocks) {
+      const auto ids = open_store(fmt::format("{}/{}/nccl", worker.store, worker.job));
+      return make_nccl_group(
+          *ids, {.rank = rank, .size = size, .name = channel, .time_out = time_out, .most_blocks = most_blocks});
     };
     if (worker->rank == 0 && session.note) session.note(describe_nccl(worker->size));
   }
   session.backend.groups = std::make_shared<RankGroups>();
-  session.backend.groups->world = make("world", worker->rank, worker->size);
+  session.backend.groups->world = make_gloo_group(gloo, *store);
   if (worker->rank != 0) session.note = [](const std::string&) {};
   // Another number of parts would change last bits: as many as one process would have here.
   Group& world = *session.backend.groups->world;

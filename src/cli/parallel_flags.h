@@ -12,7 +12,7 @@ namespace overtake {
 struct ParallelFlags {
   ParallelOptions options;
   std::string bucket = "25M";
-  double time_out = 60;  // seconds
+  double time_out = 60, patience = 1800;  // seconds
 
   void add_to(CLI::App& command);
   // Checks them, and cuts the session's batch into micro-batches.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace overtake {
 namespace {
@@ -21,12 +23,26 @@ std::string described(const Message& m) {
                      m.chunk_bytes);
 }
 
+std::vector<int> members_of(const Request& request, int size) {
+  if (!request.members.empty()) return request.members;
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 // What the other side of a transfer must call it.
 TransferKind counterpart(TransferKind kind) {
   return kind == TransferKind::send ? TransferKind::recv : kind == TransferKind::recv ? TransferKind::send : kind;
 }
 
 }  // namespace
+
+std::uint64_t digest_of(const std::vector<int>& members) {
+  if (members.empty()) return 0;
+  Hash64 hash;
+  hash.add(std::as_bytes(std::span(members)));
+  return hash.value();
+}
 
 ChunkedTransfer::ChunkedTransfer(Request asked, const TransferKey& its_key, int rank, int size,
                                  std::size_t most_chunk_bytes)
@@ -36,6 +52,7 @@ ChunkedTransfer::ChunkedTransfer(Request asked, const TransferKey& its_key, int 
       chunk_bytes(whole_elements(most_chunk_bytes, static_cast<std::size_t>(bytes_of(request.dtype)))),
       rank_(rank),
       size_(size),
+      members_(members_of(request, size)),
       element_(static_cast<std::size_t>(bytes_of(request.dtype))),
       data_(static_cast<std::byte*>(request.data)),
       part_(part_bytes(rank)),
@@ -74,15 +91,19 @@ ChunkedTransfer::ChunkedTransfer(Request asked, const TransferKey& its_key, int 
     }
     p.results_due = p.result.end - p.result.begin;
   }
-  if (has_sums() && size_ > 1) {
+  if (has_sums() && members_.size() > 1) {
     to_reduce_ = (own + chunk_bytes - 1) / chunk_bytes;
-    missing_.assign(to_reduce_, size_ - 1);
+    missing_.assign(to_reduce_, static_cast<int>(members_.size()) - 1);
   }
+}
+
+std::size_t ChunkedTransfer::place_of(int rank) const {
+  return static_cast<std::size_t>(std::ranges::find(members_, rank) - members_.begin());
 }
 
 bool ChunkedTransfer::is_partner(int peer) const {
   if (peer == rank_) return false;
-  return key.side == TransferKey::Side::all || peer == request.peer;
+  return key.side == TransferKey::Side::all ? place_of(peer) < members_.size() : peer == request.peer;
 }
 
 Message ChunkedTransfer::start_message() const {
@@ -92,6 +113,7 @@ Message ChunkedTransfer::start_message() const {
           .rank = request.kind == TransferKind::broadcast ? request.peer : -1,
           .tag = key.tag,
           .use = key.use,
+          .members = key.members,
           .count = request.count,
           .chunk_bytes = chunk_bytes};
 }
@@ -171,10 +193,10 @@ void ChunkedTransfer::add(std::size_t offset, int peer, const std::byte* brought
   T* const own = reinterpret_cast<T*>(data_ + offset);
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
-    for (int r = 0; r < size_; ++r) {
+    for (const int r : members_) {
       const std::byte* const bytes = r == rank_ ? data_ + offset : r == peer ? brought : contribution(r, offset);
       const T* x = reinterpret_cast<const T*>(bytes) + begin;
-      if (r == 0) {
+      if (r == members_[0]) {
         for (std::size_t i = 0; i < n; ++i) sums[i] = to_float(x[i]);
       } else {
         for (std::size_t i = 0; i < n; ++i) sums[i] += to_float(x[i]);
@@ -215,18 +237,19 @@ std::string ChunkedTransfer::name() const {
 }
 
 PartRange ChunkedTransfer::part_bytes(int rank) const {
-  const PartRange elements = part_of(request.count, size_, rank);
+  const PartRange elements =
+      part_of(request.count, static_cast<int>(members_.size()), static_cast<int>(place_of(rank)));
   return {elements.begin * element_, elements.end * element_};
 }
 
 std::size_t ChunkedTransfer::chunk_end(std::size_t offset) const { return std::min(part_.end, offset + chunk_bytes); }
 
 std::size_t ChunkedTransfer::lent_bytes() const {
-  return has_sums() ? (part_.end - part_.begin) * static_cast<std::size_t>(size_ - 1) : 0;
+  return has_sums() ? (part_.end - part_.begin) * (members_.size() - 1) : 0;
 }
 
 std::byte* ChunkedTransfer::contribution(int peer, std::size_t offset) {
-  const auto row = static_cast<std::size_t>(peer < rank_ ? peer : peer - 1);
+  const std::size_t place = place_of(peer), row = place < place_of(rank_) ? place : place - 1;
   return contributions_.get() + row * (part_.end - part_.begin) + (offset - part_.begin);
 }
 

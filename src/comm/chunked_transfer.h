@@ -7,6 +7,7 @@
 // order of addition depends on the position in the ring and on how the tensor is cut; here it is x0 + x1 + ... for
 // every element, chunked or not. It moves no more bytes than a ring.
 
+#include <chrono>
 #include <compare>
 #include <memory>
 #include <span>
@@ -17,13 +18,16 @@
 
 namespace overtake {
 
-// Whose transfer a message is about. Collectives are known by their tag; sends and recvs by their tag and peer.
+// Whose transfer a message is about. Collectives are known by their tag and members; sends and recvs by their tag and
+// peer.
 struct TransferKey {
   enum class Side : std::uint8_t { all, to_peer, from_peer } side;
-  int peer;  // -1 for all
+  int peer;               // -1 for all
+  std::uint64_t members;  // a digest of them; 0: all ranks
   std::uint64_t tag, use;
   auto operator<=>(const TransferKey&) const = default;
 };
+std::uint64_t digest_of(const std::vector<int>& members);
 
 // Bytes [begin, end) of the tensor that go to one rank, chunk by chunk.
 struct Outgoing {
@@ -40,6 +44,7 @@ class ChunkedTransfer : public Transfer {
   const TransferKey key;
   const std::size_t chunk_bytes;  // whole elements
   std::uint64_t number = 0;       // those started earlier have smaller ones
+  std::chrono::steady_clock::time_point started{};
   bool is_done = false;
   int touching = 0;  // threads that read or write data right now
 
@@ -97,12 +102,15 @@ class ChunkedTransfer : public Transfer {
   template <class T>
   void add(std::size_t offset, int peer, const std::byte* brought);
 
+  std::size_t place_of(int rank) const;  // among the members
+
   const int rank_, size_;
+  const std::vector<int> members_;
   const std::size_t element_;  // bytes
   std::byte* const data_;
   PartRange part_;                              // this rank's, in bytes
   std::vector<Partner> partners_;               // by rank
-  std::unique_ptr<std::byte[]> contributions_;  // [size - 1][bytes of the part]
+  std::unique_ptr<std::byte[]> contributions_;  // [members - 1][bytes of the part]
   std::vector<int> missing_;                    // per chunk of the part: contributions that have not come
   std::size_t to_reduce_ = 0;                   // chunks of the part
 };

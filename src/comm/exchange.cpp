@@ -86,6 +86,9 @@ void Exchange::check_request(const Request& r) const {
                  to_string(r.kind), r.peer, rank_, size_);
   OVERTAKE_CHECK(r.kind != TransferKind::broadcast || (r.peer >= 0 && r.peer < size_), "broadcast from rank {} of {}",
                  r.peer, size_);
+  OVERTAKE_CHECK(r.members.empty() || (!has_peer && std::ranges::count(r.members, rank_) == 1 &&
+                                       std::ranges::all_of(r.members, [&](int m) { return m >= 0 && m < size_; })),
+                 "{} of {} ranks, by rank {} of {}", to_string(r.kind), r.members.size(), rank_, size_);
 }
 
 TransferKey Exchange::key_of(const Request& r) {
@@ -94,12 +97,15 @@ TransferKey Exchange::key_of(const Request& r) {
                     : r.kind == TransferKind::recv ? Side::from_peer
                                                    : Side::all;
   const int peer = side == Side::all ? -1 : r.peer;
-  return {side, peer, r.options.tag, uses_[{side, peer, r.options.tag}]++};
+  TransferKey key{side, peer, digest_of(r.members), r.options.tag, 0};
+  key.use = uses_[key]++;
+  return key;
 }
 
 void Exchange::begin(const Held& transfer) {
   live_.emplace(transfer->key, transfer);
   transfer->number = starts_++;
+  transfer->started = Clock::now();
   transfer->lend(memory(transfer->lent_bytes()));
   for (int peer = 0; peer < size_; ++peer) {
     if (!transfer->is_partner(peer)) continue;
@@ -177,14 +183,14 @@ bool Exchange::call_back(Lock& lock) {
   return true;
 }
 
-void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
+void Exchange::wait(const TransferHandle& handle, milliseconds patience) {
   const auto transfer = std::static_pointer_cast<ChunkedTransfer>(handle);
   Lock lock(mutex_);
   const auto begin = Clock::now();
-  auto end = begin + time_out;
+  auto end = begin + patience;
   while (!done_.wait_until(lock, end, [&] { return transfer->is_done || error_; })) {
-    end = std::max(begin, moved_) + time_out;
-    if (Clock::now() >= end) fail_by_time(*transfer, time_out);
+    end = std::max(begin, moved_) + patience;
+    if (Clock::now() >= end) fail_by_time(*transfer, patience);
   }
   if (transfer->is_done) return;
   done_.wait(lock, [&] { return transfer->touching == 0; });
@@ -193,14 +199,14 @@ void Exchange::wait(const TransferHandle& handle, milliseconds time_out) {
 
 // Names the rank that is not heard any more: even where its part has come, another may wait for it. Or else the one
 // whose part is missing.
-void Exchange::fail_by_time(const ChunkedTransfer& transfer, milliseconds time_out) {
+void Exchange::fail_by_time(const ChunkedTransfer& transfer, milliseconds patience) {
   int silent = -1;
   const auto now = Clock::now();
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).is_open() || now - link(peer).heard < 2 * beat_every_) continue;
     if (silent < 0 || link(peer).heard < link(silent).heard) silent = peer;
   }
-  const std::string waited = fmt::format("rank {} waited {} for {}", rank_, seconds(time_out), transfer.name());
+  const std::string waited = fmt::format("rank {} waited {} for {}", rank_, seconds(patience), transfer.name());
   if (silent >= 0) {
     fail(silent, fmt::format("rank {}: {}, and hears nothing from it: its host or the link is gone or stalled", silent,
                              waited));
@@ -258,8 +264,13 @@ void Exchange::progress() {
   }
 }
 
-// Says that this rank is alive, and looks who is not.
+// Says that this rank is alive, and looks who is not. A rank that was stopped itself, as a whole host may be, heard
+// nobody in that time: it does not count.
 void Exchange::beat(Clock::time_point now) {
+  if (const auto late = now - next_beat_; late > beat_every_) {
+    for (Link& l : links_) l.heard = std::min(l.heard + late, now);
+    moved_ = std::min(moved_ + late, now);
+  }
   next_beat_ = now + beat_every_;
   for (int peer = 0; peer < size_; ++peer) {
     Link& l = link(peer);
@@ -271,6 +282,15 @@ void Exchange::beat(Clock::time_point now) {
                              peer, rank_, seconds(options_.time_out)));
     }
   }
+  if (!is_leaving_) look_at_oldest(now);
+}
+
+// Whether transfers make headway, also those that nobody waits for in wait().
+void Exchange::look_at_oldest(Clock::time_point now) {
+  const auto older = [](const auto& a, const auto& b) { return a.second->number < b.second->number; };
+  const auto oldest = std::ranges::min_element(live_, older);
+  if (oldest == live_.end() || now - std::max(oldest->second->started, moved_) < options_.patience) return;
+  fail_by_time(*oldest->second, options_.patience);
 }
 
 // Of all links that take a message: notes first, then the most urgent chunk.
@@ -318,6 +338,7 @@ void Exchange::send_chunk(Lock& lock, int to) {
   Message message{.kind = MessageKind::data, .stage = rest.stage, .transfer = transfer->request.kind};
   message.tag = transfer->key.tag;
   message.use = transfer->key.use;
+  message.members = transfer->key.members;
   message.offset = begin;
   message.bytes = size;
   rest.begin += size;

@@ -2,7 +2,7 @@
 // A group over wires: one thread that hands chunks to them, the most urgent first. A rank sends nothing to another
 // before that one has told that it has started the same transfer, so no memory is needed for what comes unexpectedly,
 // and ranks may start transfers of different tags in different orders. Every rank hears from every other one four times
-// per time-out; a failed rank tells all others who is at fault, so they report the same.
+// per time-out, as long as its process runs; a failed rank tells all others who is at fault, so they report the same.
 
 #include <condition_variable>
 #include <deque>
@@ -28,9 +28,9 @@ class Exchange final : public Group, private Receiver {
   int size() const override { return size_; }
   TransferHandle start(const Request& request) override;
   using Group::wait;
-  void wait(const TransferHandle& transfer, std::chrono::milliseconds time_out) override;
+  void wait(const TransferHandle& transfer, std::chrono::milliseconds patience) override;
   bool is_done(const TransferHandle& transfer) override;
-  std::chrono::milliseconds default_time_out() const override { return options_.time_out; }
+  std::chrono::milliseconds patience() const override { return options_.patience; }
   int check_ranks() override;
 
  private:
@@ -66,6 +66,7 @@ class Exchange final : public Group, private Receiver {
   void send_chunk(Lock& lock, int to);
   void post(Lock& lock, int to, const Message& message, std::span<const std::byte> payload);
   void beat(Clock::time_point now);
+  void look_at_oldest(Clock::time_point now);
 
   void on_ready(int from, const Message& message);
   void on_data(Lock& lock, int from, const Message& message, std::span<const std::byte> payload);
@@ -80,7 +81,7 @@ class Exchange final : public Group, private Receiver {
   void abandon(const CommError& error);
   bool call_back(Lock& lock);
   void fail(int rank, const std::string& text);
-  void fail_by_time(const ChunkedTransfer& transfer, std::chrono::milliseconds time_out);
+  void fail_by_time(const ChunkedTransfer& transfer, std::chrono::milliseconds patience);
   void check_request(const Request& request) const;
   TransferKey key_of(const Request& request);
   Held find(const TransferKey& key) const;
@@ -100,7 +101,7 @@ class Exchange final : public Group, private Receiver {
   // For sums, by size: a training step has the same ones again and again, and fresh pages are dear.
   std::multimap<std::size_t, std::unique_ptr<std::byte[]>> spare_;
   std::map<TransferKey, std::map<int, Message>> early_;  // others started, this rank not yet
-  std::map<std::tuple<TransferKey::Side, int, std::uint64_t>, std::uint64_t> uses_;  // how often a tag was used
+  std::map<TransferKey, std::uint64_t> uses_;            // how often a tag was used
   std::uint64_t starts_ = 0;
   std::optional<CommError> error_;
   std::vector<std::function<void()>> due_;  // what those who asked to be told are told by

@@ -64,7 +64,7 @@ void Exchange::on_leave(int from) {
 void Exchange::on_ready(int from, const Message& m) {
   using Side = TransferKey::Side;
   const bool is_recv = m.transfer == TransferKind::recv;  // there; so it is a send here
-  const TransferKey key{is_recv ? Side::to_peer : Side::all, is_recv ? from : -1, m.tag, m.use};
+  const TransferKey key{is_recv ? Side::to_peer : Side::all, is_recv ? from : -1, m.members, m.tag, m.use};
   const Held transfer = find(key);
   if (transfer == nullptr) {
     early_[key][from] = m;
@@ -76,7 +76,7 @@ void Exchange::on_ready(int from, const Message& m) {
 void Exchange::on_data(Lock& lock, int from, const Message& m, std::span<const std::byte> payload) {
   using Side = TransferKey::Side;
   const bool is_send = m.transfer == TransferKind::send;
-  const Held transfer = find({is_send ? Side::from_peer : Side::all, is_send ? from : -1, m.tag, m.use});
+  const Held transfer = find({is_send ? Side::from_peer : Side::all, is_send ? from : -1, m.members, m.tag, m.use});
   std::byte* const place = transfer == nullptr ? nullptr : transfer->place(from, m);
   if (place == nullptr || payload.size() != m.bytes) {
     fail(from, fmt::format("rank {}: it sent {} bytes of {} (tag {}) that rank {} does not expect", from,
@@ -96,7 +96,7 @@ void Exchange::on_data(Lock& lock, int from, const Message& m, std::span<const s
     lock.lock();
     const auto results = transfer->on_reduced(m.offset);
     for (int peer = 0; peer < size_ && !error_; ++peer) {
-      if (peer != rank_) queue(peer, transfer, results);
+      if (transfer->is_partner(peer)) queue(peer, transfer, results);
     }
   }
   --transfer->touching;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "graph/types.h"
 
@@ -39,7 +40,8 @@ const char* to_string(TransferKind);
 
 struct TransferOptions {
   // Which transfers of different ranks belong together: the n-th of a tag here and the n-th of it there. Those of
-  // different tags may be started in any order. Tags of collectives, of sends, and of recvs are each other's strangers.
+  // different tags may be started in any order. Tags of collectives, of sends, and of recvs are each other's strangers,
+  // and so are those of collectives with different members.
   std::uint64_t tag = 0;
   // A larger number overtakes all smaller ones at the next border between chunks.
   int priority = 0;
@@ -56,6 +58,9 @@ struct Request {
   DType dtype;  // f32 or bf16 where there are sums
   int peer;     // the root, destination or source; -1 where there is none
   TransferOptions options;
+  // Of a collective: the ranks that take part, this one among them, in the order in which they add and have their
+  // parts; empty: all.
+  std::vector<int> members = {};
 };
 
 // Elements [begin, end) of `count` that belong to one of `parts` ranks: even, the first ones have one more.
@@ -70,9 +75,11 @@ struct Transfer {
 using TransferHandle = std::shared_ptr<Transfer>;
 
 struct GroupOptions {
-  // A rank that is silent for so long is lost. Also what wait() allows where it is not told. A chunk must pass a link
-  // within it.
+  // A rank that is silent for so long is lost. A chunk must pass a link within it.
   std::chrono::milliseconds time_out{60'000};
+  // How long a rank that is heard may keep the others from going on: it may measure, read or save. When transfers are
+  // under way but no data has come to or gone from this rank for so long, the group fails.
+  std::chrono::milliseconds patience{1'800'000};
   std::size_t chunk_bytes = 256 << 10;  // the same on all ranks
 };
 
@@ -86,11 +93,11 @@ class Group {
   virtual TransferHandle start(const Request& request) = 0;
   // Throws CommError when the group failed before the transfer was done, or when no data has come to or gone from this
   // rank for so long; that, too, fails the group, on all ranks. So a slow link is no fault, however long it takes.
-  virtual void wait(const TransferHandle& transfer, std::chrono::milliseconds time_out) = 0;
-  void wait(const TransferHandle& transfer) { wait(transfer, default_time_out()); }
+  virtual void wait(const TransferHandle& transfer, std::chrono::milliseconds patience) = 0;
+  void wait(const TransferHandle& transfer) { wait(transfer, patience()); }
   // Throws as wait() does.
   virtual bool is_done(const TransferHandle& transfer) = 0;
-  virtual std::chrono::milliseconds default_time_out() const = 0;
+  virtual std::chrono::milliseconds patience() const = 0;
   // For whoever waits for ranks by other means. Throws the group's error if it has failed; else a rank that has left,
   // or -1: it has done all that others wanted of it, or never will.
   virtual int check_ranks() = 0;

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
 // The number of what cards and messages mean; a rank of another build is told so instead of misunderstood.
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
 
 std::string this_process() {
   char host[256] = "";

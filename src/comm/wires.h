@@ -32,6 +32,7 @@ struct Message {
   DType dtype = DType::u8;                        // of ready
   std::int32_t rank = -1;                         // the root; the rank at fault
   std::uint64_t tag = 0, use = 0;                 // the how many-th of the tag
+  std::uint64_t members = 0;                      // a digest of them; 0: all ranks
   std::uint64_t offset = 0, bytes = 0;            // of data: in the tensor; bytes: of the payload
   std::uint64_t count = 0, chunk_bytes = 0;       // of ready
 };

@@ -145,6 +145,11 @@ const std::optional<ProcessEnd>& Process::poll_end() {
   return end_;
 }
 
+bool Process::is_stopped() const {
+  siginfo_t info{};
+  return !end_ && waitid(P_PID, static_cast<id_t>(id_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == id_;
+}
+
 void Process::read_errors() {
   char bytes[4096];
   // As much as a pipe holds, so that one who never stops does not keep us from all else.

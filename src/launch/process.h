@@ -46,6 +46,7 @@ class Process {
   // Nothing as long as it runs. Processes that it leaves behind in its group are killed.
   const std::optional<ProcessEnd>& poll_end();
   const std::optional<ProcessEnd>& end() const { return end_; }
+  bool is_stopped() const;  // by SIGSTOP, and not going on
 
   // The errors of one that is not heard, to wait for; -1 when there are no more.
   int errors() const { return errors_; }

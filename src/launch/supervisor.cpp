@@ -114,6 +114,7 @@ class Supervisor {
       const auto now = Clock::now();
       if (judge_at_ && (now >= *judge_at_ || !is_any_left())) judge();
       if (kill_at_ && now >= *kill_at_) end_all();
+      look_for_stopped(now);
     }
     return status();
   }
@@ -151,7 +152,7 @@ class Supervisor {
       if (w.process->errors() >= 0) files.push_back({w.process->errors(), POLLIN, 0});
     }
     auto patience = milliseconds(10'000);
-    for (const auto& at : {judge_at_, kill_at_}) {
+    for (const auto& at : {judge_at_, kill_at_, stopped_until_}) {
       if (at) patience = std::min(patience, std::chrono::ceil<milliseconds>(*at - Clock::now()));
     }
     poll(files.data(), files.size(), static_cast<int>(std::max(patience, milliseconds(0)).count()));
@@ -165,10 +166,14 @@ class Supervisor {
       end_all();
     }
     if (asked_by_ != 0 || culprit_ != nullptr) return;
-    asked_by_ = signal;
-    kill_at_ = Clock::now() + job_.leave_time;
     job_.say(fmt::format("launch: SIG{}: the ranks may save and leave{}", sigabbrev_np(signal),
                          signal == SIGINT ? "; press Ctrl-C again to kill them" : ""));
+    ask_to_leave(signal);
+  }
+
+  void ask_to_leave(int signal) {
+    asked_by_ = signal;
+    kill_at_ = Clock::now() + job_.leave_time;
     sent_ = signal == SIGHUP ? SIGTERM : signal;  // which more programs take as a reason to save
     send_all(sent_);
   }
@@ -197,6 +202,10 @@ class Supervisor {
     w.has_ended = true;
     const ProcessEnd& end = *w.process->end();
     if (end.is_well() || has_left(end) || is_killing_ || culprit_ != nullptr) return;
+    if (asked_by_ == 0 && !end.signal() && end.exit_code() == kInterruptedExit) {
+      job_.say(fmt::format("launch: rank {} was asked to stop: the others may save and leave", w.rank));
+      return ask_to_leave(SIGINT);
+    }
     failed_.push_back(&w);
     const auto at = Clock::now() + (lost_a_rank(w) ? kMomentForLost : kMoment);
     judge_at_ = std::min(judge_at_.value_or(at), at);
@@ -204,19 +213,44 @@ class Supervisor {
 
   static bool lost_a_rank(const Supervised& w) { return w.process->end()->exit_code() == kLostARank; }
 
+  // Whether those that failed only lost one that left as it was asked to, before it could do so together with them.
+  bool was_left_early() const {
+    return asked_by_ != 0 &&
+           std::all_of(failed_.begin(), failed_.end(), [](const auto* w) { return lost_a_rank(*w); }) &&
+           std::any_of(workers_.begin(), workers_.end(),
+                       [&](const Supervised& w) { return w.has_ended && w.process->end()->signal() == sent_; });
+  }
+
   // Of all that failed, in order, the one that did so by itself.
   void judge() {
     judge_at_.reset();
+    if (was_left_early()) return failed_.clear();
     const auto doubt = [](const Supervised* w) { return w->process->end()->signal() ? 0 : lost_a_rank(*w) ? 2 : 1; };
     culprit_ = *std::min_element(failed_.begin(), failed_.end(),
                                  [&](const Supervised* a, const Supervised* b) { return doubt(a) < doubt(b); });
     const ProcessEnd& end = *culprit_->process->end();
     job_.say(fmt::format("launch: rank {} {}{}; the job ends", culprit_->rank, end.text(),
-                         end.signal() == SIGKILL ? " (by someone, or because memory ran out: see dmesg)" : ""));
+                         end.signal() == SIGKILL  ? " (by someone, or because memory ran out: see dmesg)"
+                         : lost_a_rank(*culprit_) ? ": it lost another rank"
+                                                  : ""));
     show(*culprit_);
     if (!is_any_left()) return;
     send_all(SIGTERM);
     kill_at_ = Clock::now() + job_.fail_time;
+  }
+
+  // Whoever is stopped when all others have ended will not end by itself.
+  void look_for_stopped(Clock::time_point now) {
+    const auto ended = std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w.has_ended; });
+    const auto is_stopped = [](const auto& w) { return w.process->is_stopped(); };
+    const auto stopped = std::count_if(workers_.begin(), workers_.end(), is_stopped);
+    const bool is_known = judge_at_ || culprit_ != nullptr || is_killing_ || asked_by_ != 0;
+    if (ended == 0 || stopped == 0 || ended + stopped < std::ssize(workers_) || is_known) return stopped_until_.reset();
+    if (!stopped_until_) stopped_until_ = now + job_.fail_time;
+    if (now < *stopped_until_) return;
+    culprit_ = &*std::find_if(workers_.begin(), workers_.end(), is_stopped);
+    job_.say(fmt::format("launch: rank {} is stopped, and all others have ended; it is killed", culprit_->rank));
+    end_all();
   }
 
   void show(const Supervised& w) const {
@@ -242,7 +276,7 @@ class Supervisor {
   int sent_ = 0;                           // what they got instead
   std::vector<const Supervised*> failed_;  // in the order in which they ended
   const Supervised* culprit_ = nullptr;    // known when the job has failed
-  std::optional<Clock::time_point> judge_at_, kill_at_;
+  std::optional<Clock::time_point> judge_at_, kill_at_, stopped_until_;
   bool is_killing_ = false;
 };
 

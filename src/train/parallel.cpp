@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "passes/parallel/clip.h"
@@ -73,10 +72,11 @@ Site find_site(const ParallelOptions& options, const ParallelSetting& setting, c
   return site_of_ranks(link, core_shares, setting.threads());
 }
 
-// Which of the candidates, by a few real steps of each where there are several.
+// Which of the candidates, by a few real steps of each where there are several. GPUs of several ranks are not connected
+// yet: there the best predicted is taken.
 std::size_t choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
                    const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
-  if (candidates.size() == 1) return 0;
+  if (candidates.size() == 1 || setting.devices.device_groups) return 0;
   const int steps =
       steps_lasting(kTrialMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
   for (ParallelCandidate& c : candidates) c.measured_ns = time_plan(plan_of(c), steps, setting).value_or(0);
@@ -178,19 +178,6 @@ Plan forward_part(Plan plan) {
   }
   plan.schedule = "forward";
   return plan;
-}
-
-void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup& make) {
-  std::set<std::vector<std::int64_t>> all;
-  for (const Task& t : whole.graph.tasks)
-    if (t.op == Op::transfer && whole.graph.attrs_of(t).has("members"))
-      all.insert(whole.graph.attrs_of(t).integers("members"));
-  for (const std::vector<std::int64_t>& ranks : all) {
-    const auto mine = std::ranges::find(ranks, rank);
-    if (mine == ranks.end() || std::ssize(ranks) == groups.world->size() || groups.some.contains(ranks)) continue;
-    groups.some[ranks] = make(fmt::format("{}", fmt::join(ranks, "-")), static_cast<int>(mine - ranks.begin()),
-                              static_cast<int>(ranks.size()));
-  }
 }
 
 }  // namespace overtake

@@ -33,14 +33,10 @@ struct ParallelOptions {
 // User errors name the flag.
 void check(const ParallelOptions& options);
 
-// Groups of fewer than all ranks are made when a plan needs them.
-using MakeGroup = std::function<std::unique_ptr<Group>(const std::string& name, int rank, int size)>;
-
 // Where plans are made for, and tried out.
 struct ParallelSetting {
   Backend& backend;
   const BackendOptions& devices;  // of the backend: its groups and virtual GPUs
-  MakeGroup make_group = {};
   std::optional<std::uint64_t> memory_cap = {};
   std::function<void(const std::string&)> note = {};
   RankGroups* groups() const { return devices.groups.get(); }
@@ -64,8 +60,5 @@ Plan forward_part(Plan plan);
 // What this process does of a plan: its rank's part; without ranks all of it, on one lane unless the devices are parts
 // of a GPU.
 UnfoldedPlan own_part(const UnfoldedPlan& whole, const BackendOptions& devices);
-
-// Connects the collectives of a plan: every rank is in a group for each set of devices that it shares one with.
-void add_groups(RankGroups& groups, const Plan& whole, int rank, const MakeGroup& make);
 
 }  // namespace overtake

@@ -55,7 +55,6 @@ std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups
 
 std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
   RankGroups* const groups = setting.groups();
-  if (groups != nullptr) add_groups(*groups, whole.plan, groups->world->rank(), setting.make_group);
   std::optional<Plan> plan = placed(own_part(whole, setting.devices), setting);
   if (!plan) return {};
   std::vector<Plan> plans;

@@ -21,6 +21,9 @@ namespace {
 constexpr std::uint64_t kMetricsTag = std::uint64_t{1} << 61, kParameterTag = std::uint64_t{1} << 62;
 constexpr int kUrgent = 1000;
 
+// What is summed over all ranks after a step.
+enum Metric : std::uint8_t { loss, counted, correct, stops };
+
 std::vector<BufferId> inputs_of(const Graph& g) {
   std::vector<BufferId> all;
   for (BufferId b = 0; b < g.buffers.size(); ++b)
@@ -83,20 +86,15 @@ void Session::plan_devices(const Graph& graph) {
   if (options_.backend.virtual_gpus > 1 && options_.backend.virtual_gpus != options_.parallel.devices())
     fail_user("--virtual-gpus {}: --dp {} x --pp {} are {} devices; give as many", options_.backend.virtual_gpus,
               options_.parallel.replicas, options_.parallel.stages, options_.parallel.devices());
-  ParallelPlan planned = plan_in_parallel(graph, options_.parallel,
-                                          {.backend = *backend_,
-                                           .devices = options_.backend,
-                                           .make_group = options_.make_group,
-                                           .memory_cap = options_.memory_cap,
-                                           .note = options_.note});
+  ParallelPlan planned = plan_in_parallel(
+      graph, options_.parallel,
+      {.backend = *backend_, .devices = options_.backend, .memory_cap = options_.memory_cap, .note = options_.note});
   options_.parallel = planned.options;
   predicted_ = std::move(planned.predicted);
   const ParallelOptions& parallel = options_.parallel;
   RankGroups* const groups = options_.backend.groups.get();
   if (options_.backend.device_groups)
     connect_devices(planned.whole, rank(), options_.make_device_group, *options_.backend.device_groups);
-  else if (groups != nullptr)
-    add_groups(*groups, planned.whole.plan, rank(), options_.make_group);
   const UnfoldedPlan mine = own_part(planned.whole, options_.backend);
   Plan plan = place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
@@ -260,11 +258,9 @@ void Session::write_input(BufferId b, const HostBatch& batch, std::int64_t first
   }
 }
 
-StepResult Session::result_of(FinishedStep step, Mean mean) const {
-  StepResult result;
-  result.trace = std::move(step.trace);
-  enum { loss, counted, correct, stops };
-  float sums[4] = {};
+Session::Ended Session::ended(FinishedStep step, Mean mean) const {
+  Ended out{mean, std::move(step.trace), std::make_shared<std::array<float, 4>>(), nullptr};
+  std::array<float, 4>& sums = *out.sums;
   for (std::size_t i = 0; 3 * i < step.metrics.size(); ++i) {
     const float* metrics = &step.metrics[3 * i];
     if (mean == Mean::of_losses)
@@ -275,12 +271,21 @@ StepResult Session::result_of(FinishedStep step, Mean mean) const {
     if (counts_rows_[i]) sums[correct] += metrics[2];
   }
   sums[stops] = wants_to_stop_ ? 1.0f : 0.0f;
-  if (options_.backend.groups) {
-    Group& world = *options_.backend.groups->world;
-    world.wait(world.all_reduce(sums, std::size(sums), DType::f32, {.tag = kMetricsTag, .priority = kUrgent}));
+  if (has_ranks()) {
+    const auto keep = [kept = out.sums] {};  // until nobody writes there any more
+    out.transfer = options_.backend.groups->world->all_reduce(
+        sums.data(), sums.size(), DType::f32, {.tag = kMetricsTag, .priority = kUrgent, .when_done = keep});
   }
+  return out;
+}
+
+StepResult Session::result_of(Ended step) const {
+  if (step.transfer) options_.backend.groups->world->wait(step.transfer);
+  const std::array<float, 4>& sums = *step.sums;
   const auto pieces = static_cast<float>(options_.parallel.replicas * options_.parallel.micro_batches);
-  result.loss = sums[loss] / (mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
+  StepResult result;
+  result.trace = std::move(step.trace);
+  result.loss = sums[loss] / (step.mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
   result.counted = sums[counted];
   result.correct = sums[correct];
   result.is_asked_to_stop = sums[stops] > 0;
@@ -296,9 +301,23 @@ void Session::start_step(const HostBatch& batch, float learning_rate) {
   start_step(learning_rate);
 }
 
-void Session::start_step(float learning_rate) { executor_->start(0, next_step(learning_rate)); }
+void Session::start_step(float learning_rate) {
+  if (has_ranks() && running_ == executor_->most_under_way()) end_step();
+  executor_->start(0, next_step(learning_rate));
+  ++running_;
+}
 
-StepResult Session::finish_step() { return result_of(executor_->finish(), Mean::of_losses); }
+void Session::end_step() {
+  --running_;
+  ended_.push_back(ended(executor_->finish(), Mean::of_losses));
+}
+
+StepResult Session::finish_step() {
+  if (ended_.empty()) end_step();
+  Ended step = std::move(ended_.front());
+  ended_.pop_front();
+  return result_of(std::move(step));
+}
 
 StepResult Session::step(const HostBatch& batch, float learning_rate) {
   write_batch(batch);
@@ -321,7 +340,7 @@ StepResult Session::step_traced(float learning_rate) {
     const auto* metrics = reinterpret_cast<const float*>(executor_->bytes(b).data());
     step.metrics.insert(step.metrics.end(), metrics, metrics + 3);
   }
-  return result_of(std::move(step), Mean::of_losses);
+  return result_of(ended(std::move(step), Mean::of_losses));
 }
 
 StepResult Session::evaluate(const HostBatch& batch) {
@@ -331,7 +350,7 @@ StepResult Session::evaluate(const HostBatch& batch) {
 
 StepResult Session::evaluate() {
   executor_->start(1, {.step = steps_, .seed = options_.seed});
-  return result_of(executor_->finish(), Mean::of_rows);
+  return result_of(ended(executor_->finish(), Mean::of_rows));
 }
 
 std::vector<NamedTensor> Session::tensors() const {

@@ -2,7 +2,9 @@
 // Session: a model made ready to train on a device. It compiles the graph, chooses a schedule, holds the weights, and
 // runs steps.
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,11 +41,10 @@ struct SessionOptions {
   std::vector<Pass<Graph>> extra_passes = {};
   std::function<void(const std::string&)> print_passes = {};  // gets the graph whenever a pass changed it
   std::function<void(const std::string&)> note = {};          // gets lines for the user: what was chosen, and why
-  ParallelOptions parallel = {};                              // the forward graph is then of one micro-batch
-  // The other processes of a job, this one being rank backend.groups->world->rank() of as many as there are devices;
-  // without groups this process has all devices. `make_group` connects those that share a collective.
-  MakeGroup make_group = {};
-  MakeDeviceGroup make_device_group = {};  // likewise, where backend.device_groups are there: among GPUs
+  // The forward graph is then of one micro-batch. With backend.groups this process is a rank of as many as there are
+  // devices; without, it has all devices.
+  ParallelOptions parallel = {};
+  MakeDeviceGroup make_device_group = {};  // where backend.device_groups are there: connects GPUs
 };
 
 struct StepResult {
@@ -61,11 +62,12 @@ class Session {
   // One training step on a batch, or on what the input buffers hold.
   StepResult step(const HostBatch& batch, float learning_rate);
   StepResult step(float learning_rate);
-  // The same in two halves: on devices of their own the host goes on while up to most_under_way() steps run.
+  // The same in two halves: on devices of their own the host goes on while up to most_under_way() steps run. With other
+  // ranks, the losses of a step go round beside the next one.
   void start_step(const HostBatch& batch, float learning_rate);
   void start_step(float learning_rate);
   StepResult finish_step();
-  std::size_t most_under_way() const { return executor_->most_under_way(); }
+  std::size_t most_under_way() const { return executor_->most_under_way() + (has_ranks() ? 1 : 0); }
   // One step with a span for every task.
   StepResult step_traced(const HostBatch& batch, float learning_rate);
   StepResult step_traced(float learning_rate);
@@ -121,7 +123,16 @@ class Session {
   std::vector<std::byte> collect(std::size_t parameter) const;
   StepArgs next_step(float learning_rate);
   enum class Mean : std::uint8_t { of_losses, of_rows };
-  StepResult result_of(FinishedStep step, Mean mean) const;
+  // A step that has ended, whose sums over all ranks are on their way.
+  struct Ended {
+    Mean mean;
+    Trace trace;
+    std::shared_ptr<std::array<float, 4>> sums;
+    TransferHandle transfer;  // where there are ranks
+  };
+  Ended ended(FinishedStep step, Mean mean) const;
+  void end_step();
+  StepResult result_of(Ended step) const;
   std::vector<std::byte> read_values(BufferId buffer) const;
   // What of the parameter is among the tensors; empty: nothing.
   std::vector<std::byte> values_from(std::size_t parameter, const std::vector<NamedTensor>& tensors) const;
@@ -134,6 +145,8 @@ class Session {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // program 0 trains, program 1 evaluates
   std::uint64_t steps_ = 0;
+  std::size_t running_ = 0;  // steps that are with the executor
+  std::deque<Ended> ended_;  // steps that were, and are not finished
   std::int64_t batch_ = 0, first_sample_ = 0, own_samples_ = 0, of_a_micro_batch_ = 0;
   std::vector<UnfoldedPlan::Input> inputs_;  // by place among this process's micro-batches
   std::vector<char> counts_rows_;            // per loss of the graph: the first of its rows

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "comm/local/local_group.h"
@@ -98,26 +97,10 @@ inline Outcome in_one_process(const Case& c, const ParallelOptions& parallel) {
   return train(session, sample_form_of(graph_of(c)));
 }
 
-// Groups of fewer ranks, made when the first of them asks.
-class Subgroups {
- public:
-  std::unique_ptr<Group> take(const std::string& name, int rank, int size) {
-    const std::lock_guard lock(mutex_);
-    auto& groups = made_[name];
-    if (groups.empty()) groups = make_local_groups(size);
-    return std::move(groups[static_cast<std::size_t>(rank)]);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<Group>>> made_;
-};
-
 // What each rank says.
 template <class Body>
 std::vector<Outcome> on_all_ranks(const Graph& graph, const SessionOptions& options, const Body& body) {
   auto worlds = make_local_groups(static_cast<int>(options.parallel.devices()));
-  Subgroups subgroups;
   std::vector<Outcome> outcomes(worlds.size());
   std::vector<std::string> errors(worlds.size());
   std::vector<std::thread> ranks;
@@ -127,7 +110,6 @@ std::vector<Outcome> on_all_ranks(const Graph& graph, const SessionOptions& opti
         SessionOptions o = options;
         o.backend.groups = std::make_shared<RankGroups>();
         o.backend.groups->world = std::move(worlds[r]);
-        o.make_group = [&](const std::string& name, int rank, int size) { return subgroups.take(name, rank, size); };
         Session session(graph, o);
         outcomes[r] = body(session);
       } catch (const std::exception& e) {
@@ -136,6 +118,11 @@ std::vector<Outcome> on_all_ranks(const Graph& graph, const SessionOptions& opti
     });
   for (std::thread& t : ranks) t.join();
   for (const std::string& e : errors) EXPECT_EQ(e, "");
+  for (const Outcome& o : outcomes) {
+    EXPECT_EQ(o.chosen.reduce, outcomes[0].chosen.reduce);
+    EXPECT_EQ(o.chosen.first_k, outcomes[0].chosen.first_k);
+    EXPECT_EQ(o.chosen.pipeline, outcomes[0].chosen.pipeline);
+  }
   return outcomes;
 }
 

@@ -73,22 +73,6 @@ TEST(Parallel, ChoosesWithoutATrace) {
   }
 }
 
-// What the last step has delayed is done by all ranks, also by those that are not asked for any weights.
-TEST(Parallel, WeightsAreThereAfterTheLastStep) {
-  const Case c = small_gpt();
-  const SampleForm form = sample_form_of(graph_of(c));
-  const auto only_steps = [&](Session& s) {
-    Outcome out;
-    for (std::size_t i = 0; i < kSteps; ++i) out.losses.push_back(s.step(batch_for(form, s, i), 0.05f).loss);
-    out.hash = s.weights_hash();
-    return out;
-  };
-  Session alone(graph_of(c), options_of(c, {.micro_batches = 2, .groups = 2}));
-  const std::uint64_t hash = only_steps(alone).hash;
-  for (const char* reduce : {"by-layer", "scatter-gather"})
-    EXPECT_EQ(hash, on_ranks(c, {.replicas = 2, .reduce = reduce}, only_steps).hash) << reduce;
-}
-
 TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
   Case c = small_gpt();
   c.settings["tied"] = 0;  // tied gradients are put together by each replica, which a pipeline is only one of
@@ -106,6 +90,69 @@ TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
   EXPECT_EQ(undisturbed.hash, on_ranks(c, {.replicas = 4}, go_on).hash);
   Session alone(graph_of(c), options_of(c, {.micro_batches = 4}));
   EXPECT_EQ(undisturbed.hash, go_on(alone).hash);
+}
+
+// The losses of a step go round beside the next one.
+TEST(Parallel, StepsUnderWayHaveTheLossesOfTheirOwn) {
+  const Case c = small_gpt();
+  const SampleForm form = sample_form_of(graph_of(c));
+  const ParallelOptions parallel{.replicas = 2, .stages = 2, .reduce = "by-layer"};
+  const Outcome one_by_one = on_ranks(c, parallel);
+  const Outcome under_way = on_ranks(c, parallel, [&](Session& s) {
+    EXPECT_EQ(s.most_under_way(), 2u);
+    Outcome out;
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      s.start_step(batch_for(form, s, i), 0.05f);
+      if (i > 0) out.losses.push_back(s.finish_step().loss);
+      if (i == 1 && !s.is_first()) s.ask_to_stop();
+    }
+    const StepResult last = s.finish_step();
+    out.losses.push_back(last.loss);
+    EXPECT_TRUE(last.is_asked_to_stop);
+    out.hash = s.weights_hash();
+    return out;
+  });
+  EXPECT_EQ(one_by_one.hash, under_way.hash);
+  EXPECT_EQ(one_by_one.losses, under_way.losses);
+}
+
+// Only the first rank reads what all replicas have, but for that it needs what the others delayed.
+TEST(Parallel, WeightsAreReadTogether) {
+  const Case c = small_gpt();
+  const SampleForm form = sample_form_of(graph_of(c));
+  for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
+    SCOPED_TRACE(reduce);
+    const ParallelOptions parallel{.replicas = 2, .reduce = reduce, .first_k = 1};
+    const auto hash = [&](Session& s) {
+      Outcome out;
+      s.step(batch_for(form, s, 0), 0.05f);
+      out.hash = s.weights_hash();
+      return out;
+    };
+    Session alone(graph_of(c), options_of(c, {.micro_batches = 2, .groups = 2}));
+    EXPECT_EQ(on_ranks(c, parallel, hash).hash, hash(alone).hash);
+  }
+}
+
+// Sums go on between steps; one that fails there ends the next step, which would wait for it for ever.
+TEST(Parallel, ALossBetweenStepsIsNoticed) {
+  const Case c = small_cnn();
+  std::string text;
+  on_ranks(c, {.replicas = 2, .reduce = "by-layer"}, [&](Session& s) {
+    if (!s.is_first()) return Outcome{};
+    Executor& executor = s.executor();
+    executor.start(0, {});
+    executor.finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // in which the other one leaves
+    try {
+      executor.start(0, {.step = 1});
+      executor.finish();
+    } catch (const CommError& error) {
+      text = error.what();
+    }
+    return Outcome{};
+  });
+  EXPECT_NE(text.find("rank 1: it left the group"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // `overtake launch`, as a user sees it and as a user interrupts it.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -57,6 +58,7 @@ class EndlessLaunch {
     if (id_ == 0) {
       if (freopen(out.c_str(), "w", stdout) == nullptr || freopen(err.c_str(), "w", stderr) == nullptr) _exit(127);
       setenv("TMPDIR", temporary.c_str(), 1);
+      setpgid(0, 0);
       execv(OVERTAKE_BINARY, argv.data());
       _exit(127);
     }
@@ -88,9 +90,18 @@ class EndlessLaunch {
     EXPECT_TRUE(signal != SIGSTOP || wait_until([&] { return state_of(id) == 'T'; }));
   }
   void send_signal(int signal) { kill(id_, signal); }
+  void send_signal_to_group(int signal) { kill(-id_, signal); }  // as a terminal does
+  void wait_for_steps() const {
+    EXPECT_TRUE(wait_until([&] { return said().find("\nstep ") != std::string::npos; })) << said();
+  }
   std::string said() const { return read_text(folder_ / "err"); }
   std::size_t temporary_files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_ / "tmp"), {}));
+  }
+  // Another launcher, with the same folder for temporary files.
+  int run_another() const {
+    return std::system(
+        fmt::format("TMPDIR={} {} launch -n 1 -- models >/dev/null", folder_ / "tmp", OVERTAKE_BINARY).c_str());
   }
 
   // The exit code, of a launcher that leaves nobody and nothing behind.
@@ -200,6 +211,9 @@ TEST(Launch, KilledLeavesNobody) {
   EndlessLaunch launch(3);
   launch.send_signal(SIGKILL);
   EXPECT_EQ(launch.join(2), 128 + SIGKILL);
+  EXPECT_EQ(launch.temporary_files(), 1u);  // until the next one comes
+  EXPECT_EQ(launch.run_another(), 0);
+  EXPECT_EQ(launch.temporary_files(), 0u);
 }
 
 TEST(Launch, AskedToEndLetsWorkersSave) {
@@ -215,6 +229,65 @@ TEST(Launch, AskedToEndLetsWorkersSave) {
     EXPECT_TRUE(std::filesystem::exists(folder / "run.json")) << launch.said();
     EXPECT_EQ(launch.temporary_files(), 0u);
   }
+}
+
+// Training by several processes that is interrupted goes on elsewhere as if it had not been.
+TEST(Launch, InterruptedRanksSaveTogether) {
+  const std::string options = "lenet --batch 16 --data synthetic:64 --seed 3 --parts 2 ";
+  for (const bool is_whole_group : {false, true}) {
+    const ScratchFolder folder;
+    EndlessLaunch launch(4, {}, {"train",   "lenet",     "--batch",         "16",          "--data",   "synthetic:64",
+                                 "--seed",  "3",         "--parts",         "2",           "--dp",     "2",
+                                 "--pp",    "2",         "--micro-batches", "2",           "--reduce", "by-layer",
+                                 "--steps", "100000000", "--save",          folder / "run"});
+    launch.wait_for_steps();
+    is_whole_group ? launch.send_signal_to_group(SIGINT) : launch.send_signal(SIGINT);
+    EXPECT_EQ(launch.join(20), 128 + SIGINT);
+    EXPECT_NE(launch.said().find("stopped after step "), std::string::npos) << launch.said();
+    EXPECT_EQ(launch.temporary_files(), 0u);
+    const auto step = nlohmann::json::parse(read_text(folder / "run.json")).at("step").get<int>();
+    const std::string rest =
+        fmt::format("train {}--json --micro-batches 4 --gradient-groups 2 --steps {} ", options, step + 3);
+    const CommandResult resumed = overtake(rest + "--resume " + (folder / "run"));
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(resumed.json().at("weights_hash"), overtake(rest).json().at("weights_hash")) << "from step " << step;
+  }
+}
+
+// One rank is asked alone, by a batch system for example: all stop after the same step.
+TEST(Launch, OneRankThatIsAskedToStopStopsAll) {
+  const ScratchFolder folder;
+  EndlessLaunch launch(2, {},
+                       {"train", "lenet", "--batch", "16", "--data", "synthetic:64", "--dp", "2", "--steps",
+                        "100000000", "--save", folder / "run"});
+  launch.wait_for_steps();
+  launch.send_signal_to(1, SIGTERM);
+  EXPECT_EQ(launch.join(20), 130);
+  EXPECT_NE(launch.said().find("stopped after step "), std::string::npos) << launch.said();
+  EXPECT_TRUE(std::filesystem::exists(folder / "run.json"));
+}
+
+TEST(Launch, AllNameTheRankThatStalls) {
+  EndlessLaunch launch(4, {},
+                       {"train", "lenet", "--batch", "16", "--data", "synthetic:64", "--dp", "2", "--pp", "2",
+                        "--micro-batches", "2", "--reduce", "by-layer", "--steps", "100000000", "--time-out", "1.5"});
+  launch.wait_for_steps();
+  launch.send_signal_to(2, SIGSTOP);
+  EXPECT_EQ(launch.join(15), 75);
+  for (const char* who : {"\novertake: ", "rank 1: overtake: ", "rank 3: overtake: "})
+    EXPECT_NE(launch.said().find(std::string(who) + "rank 2: "), std::string::npos) << launch.said();
+}
+
+// Rank 0 searches for two seconds, and the others are patient.
+TEST(Launch, PlanningIsNoSilence) {
+  const std::string train =
+      "launch -n 2 -- train lenet --batch 16 --data synthetic:64 --steps 2 --pp 2 --micro-batches 4 --pipeline search ";
+  const CommandResult r = overtake(train + "--time-out 1");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult hasty = overtake(train + "--patience 0.2");
+  EXPECT_EQ(hasty.exit_code, 75) << hasty.err;
+  EXPECT_NE(hasty.err.find("rank 0: rank 1 waited 0.2 s for broadcast"), std::string::npos) << hasty.err;
+  EXPECT_NE(hasty.err.find("it is alive"), std::string::npos) << hasty.err;
 }
 
 // nohup does so.

@@ -189,7 +189,9 @@ TEST_F(GlooGroup, NamesTheOneThatIsAliveButDoesNotCome) {
   Processes processes;
   for (int rank = 0; rank < 3; ++rank) {
     processes.start([&, rank] {
-      const auto group = make_gloo_group(options(rank, 3, 1s));
+      GlooOptions hasty = options(rank, 3);
+      hasty.group.patience = 1s;
+      const auto group = make_gloo_group(hasty);
       group->barrier();
       if (rank == 1) std::this_thread::sleep_for(2s);
       return said_of([&] { group->barrier(); });
@@ -200,6 +202,27 @@ TEST_F(GlooGroup, NamesTheOneThatIsAliveButDoesNotCome) {
     EXPECT_TRUE(said.text.starts_with("1 rank 1: ")) << said.text;
     EXPECT_NE(said.text.find("it is alive"), std::string::npos) << said.text;
   }
+}
+
+// A host that slept, say: nobody heard anybody, and nobody is to blame.
+TEST_F(GlooGroup, GoesOnAfterAllWereStopped) {
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.start([&, rank] {
+      const auto group = make_gloo_group(options(rank, 3, 600ms));
+      return said_of([&] {
+        for (int i = 0; i < 100; ++i) {
+          group->barrier();
+          std::this_thread::sleep_for(10ms);
+        }
+      });
+    });
+  }
+  std::this_thread::sleep_for(400ms);
+  for (std::size_t i = 0; i < 3; ++i) processes.send_signal(i, SIGSTOP);
+  std::this_thread::sleep_for(1500ms);
+  for (std::size_t i = 0; i < 3; ++i) processes.send_signal(i, SIGCONT);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(processes.join(i).text, "no error");
 }
 
 TEST_F(GlooGroup, NamesTheOneThatNeverStarts) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -240,6 +241,67 @@ TEST(LocalGroup, WhoDoesNotComeIsNamedInTime) {
     EXPECT_EQ(rank, 2);
     EXPECT_NE(text.find("rank 2: "), std::string::npos) << text;
     EXPECT_NE(text.find("it is alive"), std::string::npos) << text;
+  });
+}
+
+// Also where nobody waits in wait().
+TEST(LocalGroup, PatienceEnds) {
+  on_all(make_local_groups(3, {.group = {.time_out = 8s, .patience = 400ms}, .on_message = {}}), [](Group& group) {
+    group.barrier();
+    if (group.rank() == 2) {
+      std::this_thread::sleep_for(1200ms);
+      EXPECT_EQ(comm_error([&] { group.barrier(); }).first, 2);
+      return;
+    }
+    float x = 1;
+    std::promise<void> told;
+    const auto handle =
+        group.all_reduce(&x, 1, DType::f32, {.tag = 3, .priority = 0, .when_done = [&] { told.set_value(); }});
+    EXPECT_EQ(told.get_future().wait_for(4s), std::future_status::ready);
+    const auto [rank, text] = comm_error([&] { group.wait(handle); });
+    EXPECT_EQ(rank, 2);
+    EXPECT_NE(text.find("it is alive"), std::string::npos) << text;
+  });
+}
+
+// Someone who is heard may take longer than the time-out.
+TEST(LocalGroup, WhoIsHeardIsWaitedFor) {
+  on_all(make_local_groups(2, {.group = {.time_out = 300ms}, .on_message = {}}), [](Group& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(1s);
+    float x = 1;
+    group.wait(group.all_reduce(&x, 1, DType::f32));
+    EXPECT_EQ(x, 2);
+  });
+}
+
+// Sums of some ranks, under the same tag at the same time; parts and order are the members'.
+TEST(LocalGroup, SomeRanksAmongThemselves) {
+  const std::size_t count = 1003;
+  on_all(make_local_groups(4, {.group = {.chunk_bytes = 256}, .on_message = {}}), [&](Group& group) {
+    const int me = group.rank();
+    for (const std::vector<int>& members : {std::vector<int>{me % 2, me % 2 + 2}, std::vector<int>{3, 1, 0, 2}}) {
+      std::vector<float> sum = brought_by<float>(me, 7, count), part = sum, all = sum;
+      const auto place = static_cast<int>(std::ranges::find(members, me) - members.begin());
+      const auto start = [&](TransferKind kind, std::vector<float>& x, std::uint64_t tag) {
+        Request request{kind, x.data(), count, DType::f32, -1, {.tag = tag}};
+        request.members = members;
+        return group.start(request);
+      };
+      const TransferHandle handles[] = {start(TransferKind::all_reduce, sum, 1),
+                                        start(TransferKind::reduce_scatter, part, 2),
+                                        start(TransferKind::all_gather, all, 3)};
+      for (const TransferHandle& h : handles) group.wait(h);
+      const PartRange own = part_of(count, static_cast<int>(members.size()), place);
+      for (std::size_t i = 0; i < count; ++i) {
+        float expected = 0;
+        for (const int m : members) expected = m == members[0] ? brought(m, 7, i) : expected + brought(m, 7, i);
+        std::size_t owner = 0;
+        while (i >= part_of(count, static_cast<int>(members.size()), static_cast<int>(owner)).end) ++owner;
+        ASSERT_EQ(bits_of(sum[i]), bits_of(expected)) << i;
+        ASSERT_EQ(bits_of(part[i]), bits_of(i >= own.begin && i < own.end ? expected : brought(me, 7, i))) << i;
+        ASSERT_EQ(bits_of(all[i]), bits_of(brought(members[owner], 7, i))) << i;
+      }
+    }
   });
 }
 

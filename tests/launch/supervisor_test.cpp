@@ -151,6 +151,37 @@ TEST_F(Supervise, KillsWhoeverDoesNotLeave) {
   for (const char* rank : {"1", "2"}) EXPECT_FALSE(is_alive(rank));
 }
 
+// By a batch system, say: the others know of it and may take their time.
+TEST_F(Supervise, WaitsForOthersWhenOneWasAskedToStop) {
+  Job two = job(2, "test $OVERTAKE_RANK = 1 && exit 130; trap '' INT; sleep 0.7; echo saved >$F/saved; exit 130");
+  two.fail_time = 100ms;
+  const Outcome o = run(two);
+  EXPECT_EQ(o.status, 130);
+  EXPECT_NE(o.said.find("rank 1 was asked to stop"), std::string::npos) << o.said;
+  EXPECT_EQ(text("saved"), "saved\n");
+}
+
+// Ctrl-C before all can save: one goes at once, and another loses it.
+TEST_F(Supervise, WhoLosesOneThatLeftIsNotBlamed) {
+  const Outcome o = run(job(2,
+                            "test $OVERTAKE_RANK = 1 && exec sleep 20; trap 'sleep 0.2; exit 75' INT; sleep 0.3; "
+                            "kill -INT $PPID; sleep 20"));
+  EXPECT_EQ(o.status, 130) << o.said;
+  EXPECT_EQ(o.said.find("the job ends"), std::string::npos) << o.said;
+}
+
+TEST_F(Supervise, KillsTheLastOneIfItIsStopped) {
+  Job two = job(2, "test $OVERTAKE_RANK = 1 && kill -STOP $$; exit 0");
+  two.fail_time = 300ms;
+  const Outcome o = run(two);
+  EXPECT_EQ(o.status, 128 + SIGKILL);
+  EXPECT_NE(o.said.find("rank 1 is stopped, and all others have ended"), std::string::npos) << o.said;
+  EXPECT_LT(o.seconds, 3);
+  // One that goes on in time is left alone.
+  two = job(2, "test $OVERTAKE_RANK = 1 && { (sleep 0.3; kill -CONT $$) & kill -STOP $$; }; exit 0");
+  EXPECT_EQ(run(two).status, 0);
+}
+
 TEST_F(Supervise, LetsWorkersCleanUp) {
   const Outcome o = run(job(2,
                             "[ $OVERTAKE_RANK = 0 ] && sleep 0.3 && exit 5; "

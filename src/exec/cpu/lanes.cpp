@@ -102,8 +102,11 @@ Trace LaneThreads::run(const LaneOrder& lanes, const std::vector<BoundTask>& tas
   tasks_ = &tasks;
   args_ = args;
   delayed_args_ = delayed_args;
-  error_ = nullptr;
-  failed_.store(false, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(error_mutex_);  // a transfer that went on may just have failed
+    error_ = nullptr;
+    failed_.store(false, std::memory_order_relaxed);
+  }
   start_ns_ = now_ns();
   ++number_;
   transfers_ = transfers;

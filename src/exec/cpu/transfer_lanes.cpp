@@ -65,7 +65,9 @@ TransferLanes::Bound TransferLanes::bind(const Plan& plan, TaskId t, const std::
   const bool is_in_parts = kind == Kind::reduce_scatter || kind == Kind::all_gather;
   const auto reads = g.reads(t), writes = g.writes(t);
   Bound bound;
-  bound.group = is_message ? groups_->world.get() : &groups_->of(attrs.integers("members"));
+  std::vector<int> members;
+  if (!is_message)
+    for (const std::int64_t device : attrs.integers("members")) members.push_back(static_cast<int>(device));
   const std::int64_t number = attrs.integer(is_message ? "message" : "collective");
   const auto add = [&](Piece piece, std::byte* data, std::size_t bytes, DType dtype) {
     piece.request = {
@@ -74,7 +76,8 @@ TransferLanes::Bound TransferLanes::bind(const Plan& plan, TaskId t, const std::
         bytes / static_cast<std::size_t>(bytes_of(dtype)),
         dtype,
         is_message ? static_cast<int>(attrs.integer("peer")) : -1,
-        {.tag = tag_of(number, kind, bound.pieces.size()), .priority = static_cast<int>(attrs.integer("priority", 0))}};
+        {.tag = tag_of(number, kind, bound.pieces.size()), .priority = static_cast<int>(attrs.integer("priority", 0))},
+        members};
     bound.pieces.push_back(std::move(piece));
   };
   // The whole of what is moved: a sum in parts is made in the place of its first operand, of which nobody else reads.
@@ -96,7 +99,8 @@ TransferLanes::Bound TransferLanes::bind(const Plan& plan, TaskId t, const std::
       piece.before.push_back({addresses[reads[i]], data, bytes});
     if (is_in_parts) {
       const auto size = static_cast<std::size_t>(bytes_of(dtype));
-      const PartRange part = part_of(bytes / size, bound.group->size(), bound.group->rank());
+      const auto own = std::ranges::find(members, groups_->world->rank()) - members.begin();
+      const PartRange part = part_of(bytes / size, static_cast<int>(members.size()), static_cast<int>(own));
       std::byte* const in_whole = data + part.begin * size;
       const std::size_t part_bytes = (part.end - part.begin) * size;
       if (kind == Kind::reduce_scatter)
@@ -119,16 +123,18 @@ TransferLanes::Bound TransferLanes::bind(const Plan& plan, TaskId t, const std::
 
 TransferLanes::~TransferLanes() {
   std::unique_lock lock(mutex_);
-  if (under_way_ == 0) return;
-  has_failed_ = true;
-  lock.unlock();
-  groups_->close();  // the last of them is told of when it goes
-  lock.lock();
-  none_.wait(lock, [&] { return under_way_ == 0; });
+  if (under_way_ > 0) {
+    if (!error_) error_ = std::make_exception_ptr(std::runtime_error("transfers under way are given up"));
+    lock.unlock();
+    groups_->close();  // the last of them is told of when it goes
+    lock.lock();
+  }
+  quiet_.wait(lock, [&] { return under_way_ == 0 && told_ == 0; });
 }
 
 void TransferLanes::begin(const LaneOrder* order, Host host) {
   const std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
   order_ = order;
   host_ = std::move(host);
   head_.assign(lanes_.size(), 0);
@@ -139,10 +145,9 @@ void TransferLanes::begin(const LaneOrder* order, Host host) {
 
 void TransferLanes::advance() {
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < lanes_.size() && !has_failed_; ++i) {
+  for (std::size_t i = 0; i < lanes_.size() && !error_; ++i) {
     const std::vector<LaneEntry>& entries = (*order_)[lanes_[i]];
-    while (head_[i] < entries.size() && !has_failed_ && host_.is_ready(entries[head_[i]]))
-      start(entries[head_[i]++].task);
+    while (head_[i] < entries.size() && !error_ && host_.is_ready(entries[head_[i]])) start(entries[head_[i]++].task);
   }
 }
 
@@ -161,37 +166,51 @@ void TransferLanes::start(TaskId t) {
       request.options.when_done = [this, t, i] { piece_ended(t, i); };
       ++under_way_;
       try {
-        piece.handle = bound.group->start(request);
+        piece.handle = groups_->world->start(request);
       } catch (...) {
         --under_way_;
         throw;
       }
     }
   } catch (...) {
-    has_failed_ = true;
-    host_.has_failed(std::current_exception());
+    fail();
   }
 }
 
+// With what is being caught.
+void TransferLanes::fail() {
+  error_ = std::current_exception();
+  host_.has_failed(error_);
+}
+
 void TransferLanes::piece_ended(TaskId t, std::size_t index) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (--under_way_ == 0) none_.notify_all();
-    if (has_failed_) return;
-    Bound& bound = *bound_[t];
-    Piece& piece = bound.pieces[index];
-    try {
-      bound.group->wait(piece.handle, std::chrono::milliseconds(0));  // it is done: this only throws what failed
-    } catch (...) {
-      has_failed_ = true;
-      host_.has_failed(std::current_exception());
-      return;
-    }
-    for (const Copy& c : piece.after) std::memcpy(c.to, c.from, c.bytes);
-    if (--bound.under_way > 0) return;
-    task_ended(t);
+  std::unique_lock lock(mutex_);
+  --under_way_;
+  ++told_;
+  if (take_piece(t, index)) {
+    lock.unlock();
+    advance();
+    lock.lock();
   }
-  advance();
+  --told_;
+  quiet_.notify_all();
+}
+
+// Whether its task has ended with it.
+bool TransferLanes::take_piece(TaskId t, std::size_t index) {
+  if (error_) return false;
+  Bound& bound = *bound_[t];
+  Piece& piece = bound.pieces[index];
+  try {
+    groups_->world->wait(piece.handle, std::chrono::milliseconds(0));  // it is done: this only throws what failed
+  } catch (...) {
+    fail();
+    return false;
+  }
+  for (const Copy& c : piece.after) std::memcpy(c.to, c.from, c.bytes);
+  if (--bound.under_way > 0) return false;
+  task_ended(t);
+  return true;
 }
 
 void TransferLanes::task_ended(TaskId t) {

@@ -34,7 +34,7 @@ class TransferLanes {
   ~TransferLanes();
 
   // For the next run: what each of the asynchronous lanes does, by the plan's lanes; the others' rows are not looked
-  // at.
+  // at. Throws what failed since the last run.
   void begin(const LaneOrder* order, Host host);
   // Starts what can be. Any thread.
   void advance();
@@ -58,7 +58,6 @@ class TransferLanes {
     TransferHandle handle;
   };
   struct Bound {
-    Group* group = nullptr;
     std::vector<Piece> pieces;
     std::uint32_t lane = 0;
     bool may_go_on = false;     // into the next run
@@ -68,7 +67,9 @@ class TransferLanes {
 
   Bound bind(const Plan& plan, TaskId t, const std::vector<std::byte*>& addresses) const;
   void start(TaskId t);
+  void fail();
   void piece_ended(TaskId t, std::size_t piece);
+  bool take_piece(TaskId t, std::size_t piece);
   void task_ended(TaskId t);
 
   std::shared_ptr<RankGroups> groups_;
@@ -80,9 +81,10 @@ class TransferLanes {
   std::vector<std::size_t> head_;  // per lane of lanes_
   Host host_;
   std::vector<Span> spans_;
-  bool has_failed_ = false;
+  std::exception_ptr error_;   // the first
   std::size_t under_way_ = 0;  // pieces
-  std::condition_variable none_;
+  std::size_t told_ = 0;       // calls of piece_ended that have not returned
+  std::condition_variable quiet_;
   std::atomic<std::size_t> left_{0};
 };
 

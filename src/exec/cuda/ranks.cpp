@@ -89,7 +89,7 @@ void GpuRanks::look_after_ranks(Clock::time_point begin, std::optional<Clock::ti
   const Clock::time_point now = Clock::now();
   if (left >= 0 && !left_at) left_at = now;
   if (left_at && now > *left_at + kGrace) fail(left, fmt::format("rank {} has left, but the GPU waits for it", left));
-  const auto patience = world.default_time_out() + kSlowerThanEver * longest_;
+  const auto patience = world.patience() + kSlowerThanEver * longest_;
   if (now > begin + patience)
     fail(-1, fmt::format("the GPU has not come to an end within {:g} s, and no rank is lost",
                          std::chrono::duration<double>(patience).count()));

@@ -355,7 +355,8 @@ class Spreader {
     std::vector<BufferId> reads, writes;
     for (const BufferId b : in_.graph.reads(like))
       // What is gathered in the next step is sent there too.
-      reads.push_back(is_gradient(b) ? total_on(b, block, device, scatters() && updates_late()) : operand(b, r, 0, device));
+      reads.push_back(is_gradient(b) ? total_on(b, block, device, scatters() && updates_late())
+                                     : operand(b, r, 0, device));
     for (const BufferId b : in_.graph.writes(like)) writes.push_back(operand(b, r, 0, device));
     const TaskId t = add_block(like, device, 0, reads, writes);
     graph().tasks[t].is_delayed = is_delayed;
