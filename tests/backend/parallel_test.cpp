@@ -1,6 +1,8 @@
 // Training over several devices: the same weights, to the bit, as on one device that takes the same micro-batches one
 // after the other; all devices in one process, and every device a rank of its own.
 
+#include <future>
+
 #include "parallel_case.h"
 
 namespace overtake {
@@ -137,12 +139,17 @@ TEST(Parallel, WeightsAreReadTogether) {
 // Sums go on between steps; one that fails there ends the next step, which would wait for it for ever.
 TEST(Parallel, ALossBetweenStepsIsNoticed) {
   const Case c = small_cnn();
+  std::promise<void> has_stepped;
   std::string text;
   on_ranks(c, {.replicas = 2, .reduce = "by-layer"}, [&](Session& s) {
-    if (!s.is_first()) return Outcome{};
+    if (!s.is_first()) {
+      has_stepped.get_future().wait();
+      return Outcome{};
+    }
     Executor& executor = s.executor();
     executor.start(0, {});
     executor.finish();
+    has_stepped.set_value();
     std::this_thread::sleep_for(std::chrono::milliseconds(500));  // in which the other one leaves
     try {
       executor.start(0, {.step = 1});
