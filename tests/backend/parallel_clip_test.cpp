@@ -45,10 +45,10 @@ TEST(ParallelClipping, Pipelines) {
 
 TEST(ParallelClipping, ReplicasInEveryOrder) {
   for (const Case& c : clipped_cases()) {
-    const Outcome one = in_one_process(c, {.micro_batches = 4});
+    const Outcome one = in_one_process(c, {.micro_batches = 4, .groups = 4});
     Case free = c;
     free.optimizer.clip_norm = 0;
-    EXPECT_NE(one.hash, in_one_process(free, {.micro_batches = 4}).hash);
+    EXPECT_NE(one.hash, in_one_process(free, {.micro_batches = 4, .groups = 4}).hash);
     for (const char* reduce : kReductions) {
       SCOPED_TRACE(c.model + " " + reduce);
       const ParallelOptions parallel{.replicas = 4, .reduce = reduce, .first_k = 2, .bucket_bytes = 20'000};
