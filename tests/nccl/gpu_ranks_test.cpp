@@ -42,8 +42,8 @@ class HeldStream {
 
 // Rank 0 of two, and the other one.
 struct TwoRanks {
-  explicit TwoRanks(std::chrono::milliseconds time_out) {
-    auto groups = make_local_groups(2, {.group = {.time_out = time_out}, .on_message = {}});
+  explicit TwoRanks(std::chrono::milliseconds patience) {
+    auto groups = make_local_groups(2, {.group = {.patience = patience}, .on_message = {}});
     own->world = std::move(groups[0]);
     other = std::move(groups[1]);
   }

@@ -1,5 +1,7 @@
 #include "exec/cuda/device.h"
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "exec/cuda/handles.h"
 #include "kernels/cuda/rnn.h"
@@ -9,6 +11,11 @@ namespace {
 
 // More would buy little speed and cost memory that activations need.
 constexpr std::size_t kConvWorkspace = std::size_t{256} << 20, kProductWorkspace = std::size_t{32} << 20;
+
+// Work goes to a GPU through so many queues, and what shares one runs in turn whatever its streams say: devices that
+// are parts of one GPU, with several lanes each, need all there are. Read when the GPU is first used.
+constexpr const char* kQueues = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr const char* kMostQueues = "32";
 
 // Chooses the GPU, or says what is wrong with it.
 void open_gpu(int gpu, Precision precision) {
@@ -61,6 +68,7 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
       uses_graph_(options.use_graph),
       virtual_link_(options.virtual_link),
       ranks_(options.groups, options.device_groups) {
+  if (options.virtual_gpus > 0) setenv(kQueues, kMostQueues, 0);
   open_gpu(gpu, precision_);
   const std::filesystem::path path =
       options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
