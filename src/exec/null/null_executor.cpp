@@ -45,7 +45,6 @@ class NullExecutor final : public Executor {
     return trace;
   }
 
-
   std::vector<std::int64_t> time_lanes(std::size_t, const std::vector<std::vector<TaskId>>& lanes, int) override {
     std::vector<std::int64_t> ends;
     for (const auto& tasks : lanes) ends.push_back(static_cast<std::int64_t>(tasks.size()));
