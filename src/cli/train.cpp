@@ -91,7 +91,7 @@ std::string identity_of(const TrainFlags& flags) {
                         {"traces", !flags.trace.empty()},
                         {"parallel",
                          {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce, p.first_k.value_or(kNone),
-                          p.bucket_bytes, p.predict}}}
+                          p.bucket_bytes, p.predict, p.sync_batch_norm}}}
       .dump();
 }
 
