@@ -91,11 +91,8 @@ class Clipper {
       reads[kFactor] = factor;
       graph().set_operands(t, reads, writes);
     }
-    // What stands between updates makes gradients, those of tied weights: it goes before.
     std::vector<TaskId>& lane = to_.lane(member.device);
-    const auto first = std::ranges::find_if(lane, [&](TaskId t) { return is_update(t); });
-    const auto updates = std::stable_partition(first, lane.end(), [&](TaskId t) { return !is_update(t); });
-    lane.insert(updates, {member.norms, clip});
+    lane.insert(std::ranges::find_if(lane, [&](TaskId t) { return is_update(t); }), {member.norms, clip});
   }
 
   UnfoldedPlan& plan_;
