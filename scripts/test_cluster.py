@@ -270,12 +270,23 @@ class Cluster:
             call("ip", "-n", host, "address", "add", self.address(h) + "/24", "dev", "eth0")
             for device in ("lo", "eth0"):
                 call("ip", "-n", host, "link", "set", device, "up")
+            self._ask_losses(host)
         try:
             call("tc", "-n", self._switch, "qdisc", "replace", "dev", "host0", "root", "netem", "delay", "1us")
             self.has_netem = True
         except OSError:
             pass
         self.reshape(*self._shape)
+
+    @staticmethod
+    def _ask_losses(host):
+        """Congestion control that goes by losses, whatever this machine uses towards the world: bbr, for one, takes a
+        host that answers late, because its core computes, for a slow link."""
+        for name in ("cubic", "reno"):
+            try:
+                return call("ip", "netns", "exec", host, "sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}")
+            except OSError:  # not in this kernel, or not for namespaces
+                pass
 
     def _shape_end(self, namespace, device, bandwidth, latency, loss):
         tc = ["tc", "-n", namespace, "qdisc"]

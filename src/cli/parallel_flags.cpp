@@ -52,9 +52,10 @@ void ParallelFlags::add_to(CLI::App& command) {
           "how replicas bring gradients together: buckets, by-layer, scatter-gather, first-k, or auto (whichever is "
           "predicted, and then measured, to be the fastest)")
       ->capture_default_str();
-  command.add_option("--first-k", options.first_k,
-                     "of --reduce first-k: how many layers' weight gradients come last; default: as predicted and "
-                     "measured to be the fastest");
+  command.add_option_function<std::string>(
+      "--first-k", [this](const std::string& text) { options.first_k = first_k_from_string(text); },
+      "of --reduce first-k: how many layers' weight gradients come last, the first ones' or, as 12@30, those of the 12 "
+      "after the first 30; default: as predicted and measured to be the fastest");
   command.add_option("--bucket", bucket, "of --reduce buckets: bytes in one, for example 25M")->capture_default_str();
   command
       .add_option("--gradient-groups", options.groups,

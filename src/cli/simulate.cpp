@@ -37,7 +37,7 @@ int simulate_all(const SimulateFlags& flags) {
     } else if (name == "batch") {
       one.batch = value;
     } else if (name == "first-k") {
-      one.first_k = static_cast<int>(value);
+      one.first_k = text;
     } else {
       fail_user("--sweep {}: there are dp, pp, micro-batches, batch and first-k", flags.sweep);
     }

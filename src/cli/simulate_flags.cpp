@@ -124,7 +124,7 @@ void JobFlags::add_to(CLI::App& c) {
                "(across the step), "
                "first-k (by-layer, the first k weight gradients last)")
       ->capture_default_str();
-  c.add_option("--first-k", first_k, "k of --reduce first-k; default: the best")->check(CLI::NonNegativeNumber);
+  c.add_option("--first-k", first_k, "k of --reduce first-k, or 12@30: the 12 after the first 30; default: the best");
   c.add_option("--bucket", bucket, "bytes of a bucket")->capture_default_str();
   c.add_option("--precision", precision, "f32, tf32 or bf16")->capture_default_str();
   c.add_option(
@@ -142,7 +142,7 @@ void JobFlags::complete() {
     run.stages = settings_of.whole("stages", run.stages);
     run.micro_batches = settings_of.whole("micro", run.micro_batches);
   }
-  if (first_k >= 0) run.first_k = static_cast<std::uint32_t>(first_k);
+  if (!first_k.empty()) run.first_k = first_k_from_string(first_k);
   run.bucket_bytes = parse_bytes(bucket, "--bucket");
   if (!devices.empty()) run.devices = parse_devices(devices);
 }

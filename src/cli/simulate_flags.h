@@ -14,7 +14,7 @@ namespace overtake {
 struct JobFlags : WorkloadSpec {
   std::string synthetic, devices, bucket = "25M";
   RunSpec run;
-  int first_k = -1;
+  std::string first_k;  // empty: the best
 
   void add_to(CLI::App& command);
   // Fills in what of `run` needs no cluster, and what --synthetic says. User errors name the flag.

@@ -97,12 +97,12 @@ SimulatedRun RunSimulator::run_schedule(const RunSpec& spec, const PipelineProbl
                                         const PipelineSchedule& schedule) const {
   const bool reverses = spec.reduce == "first-k";
   if (reverses && !spec.first_k && spec.replicas > 1) return best_first_k(spec, problem, schedule);
-  return run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(0) : 0);
+  return run_with(spec, problem, schedule, reverses ? spec.first_k.value_or(FirstK{}) : FirstK{});
 }
 
 // Every task takes what it takes on its own device's kind: which tasks there are does not depend on that.
 ClusterPlan RunSimulator::spread_over(const RunSpec& spec, const PipelineProblem& problem,
-                                      const PipelineSchedule& schedule, std::uint32_t first_k,
+                                      const PipelineSchedule& schedule, FirstK first_k,
                                       const std::vector<std::uint32_t>& devices) const {
   const bool reverses = spec.reduce == "first-k";
   const SpreadOptions options{.replicas = spec.replicas,
@@ -122,13 +122,13 @@ ClusterPlan RunSimulator::spread_over(const RunSpec& spec, const PipelineProblem
 }
 
 SimulatedRun RunSimulator::run_with(const RunSpec& spec, const PipelineProblem& problem,
-                                    const PipelineSchedule& schedule, std::uint32_t first_k) const {
+                                    const PipelineSchedule& schedule, FirstK first_k) const {
   SimulatedRun run;
   run.devices = devices_of(spec, cluster_, topology_);
   run.plan = spread_over(spec, problem, schedule, first_k, run.devices);
   std::vector<std::string> parts;
   if (spec.stages > 1) parts.push_back(schedule.name);
-  if (spec.replicas > 1) parts.push_back(spec.reduce == "first-k" ? fmt::format("first-k {}", first_k) : spec.reduce);
+  if (spec.replicas > 1) parts.push_back(spec.reduce == "first-k" ? "first-k " + to_string(first_k) : spec.reduce);
   run.name = parts.empty() ? "one device" : fmt::format("{}", fmt::join(parts, " + "));
   run.plan.plan.schedule = run.name;
   const ClusterJob job = run.job(spec.steps);
@@ -142,8 +142,8 @@ SimulatedRun RunSimulator::run_with(const RunSpec& spec, const PipelineProblem& 
 SimulatedRun RunSimulator::best_first_k(const RunSpec& spec, const PipelineProblem& problem,
                                         const PipelineSchedule& schedule) const {
   std::optional<SimulatedRun> best;
-  search_first_k(most_first_k(schedule.layout), [&](std::uint32_t k) {
-    SimulatedRun run = run_with(spec, problem, schedule, k);
+  search_first_k(most_first_k(schedule.layout), [&](FirstK first_k) {
+    SimulatedRun run = run_with(spec, problem, schedule, first_k);
     const auto rank = [&](const SimulatedRun& r) { return std::pair(!fits(r), r.result.trace.step_ns); };
     if (best && rank(run) >= rank(*best)) return false;
     best = std::move(run);

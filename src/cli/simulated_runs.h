@@ -21,9 +21,9 @@ struct RunSpec {
   std::string schedule = "1f1b";  // of the pipeline: a name of named_schedules(), or search
   ScheduleOptions schedule_options = {};
   double search_seconds = 2;
-  bool weights_once = false;                  // a search may not put a layer on two devices, as dualpipe does
-  std::string reduce = "buckets";             // buckets, by-layer, scatter-gather, or first-k
-  std::optional<std::uint32_t> first_k = {};  // of first-k; none: the best
+  bool weights_once = false;           // a search may not put a layer on two devices, as dualpipe does
+  std::string reduce = "buckets";      // buckets, by-layer, scatter-gather, or first-k
+  std::optional<FirstK> first_k = {};  // of first-k; none: the best
   std::int64_t bucket_bytes = 25 << 20;
   int steps = 1;
   std::vector<std::uint32_t> devices = {};  // of the cluster; none: the first
@@ -74,11 +74,11 @@ class RunSimulator {
  private:
   PipelineProblem problem_of(const RunSpec& spec) const;
   ClusterPlan spread_over(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
-                          std::uint32_t first_k, const std::vector<std::uint32_t>& devices) const;
+                          FirstK first_k, const std::vector<std::uint32_t>& devices) const;
   SimulatedRun run_schedule(const RunSpec& spec, const PipelineProblem& problem,
                             const PipelineSchedule& schedule) const;
   SimulatedRun run_with(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
-                        std::uint32_t first_k) const;
+                        FirstK first_k) const;
   SimulatedRun best_first_k(const RunSpec& spec, const PipelineProblem& problem,
                             const PipelineSchedule& schedule) const;
 

@@ -102,7 +102,7 @@ class Simulation {
   };
 
   void check_flags() const {
-    if (flags_.first_k >= 0 && flags_.run.reduce != "first-k" && flags_.compare.empty())
+    if (!flags_.first_k.empty() && flags_.run.reduce != "first-k" && flags_.compare.empty())
       fail_user("--first-k {}: it is for --reduce first-k, not {}", flags_.first_k, flags_.run.reduce);
     if (!flags_.save_profile.empty() && flags_.measure_on.empty())
       fail_user("--save-profile {}: nothing is measured; add --measure cpu or --measure cuda", flags_.save_profile);

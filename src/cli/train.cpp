@@ -90,8 +90,8 @@ std::string identity_of(const TrainFlags& flags) {
                         {"saves", !flags.loop.save.empty()},
                         {"traces", !flags.trace.empty()},
                         {"parallel",
-                         {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce, p.first_k.value_or(kNone),
-                          p.bucket_bytes, p.predict, p.sync_batch_norm}}}
+                         {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce,
+                          p.first_k ? to_string(*p.first_k) : "", p.bucket_bytes, p.predict, p.sync_batch_norm}}}
       .dump();
 }
 
@@ -190,7 +190,10 @@ int train(TrainFlags flags) {
       out["predicted_idle"] = predicted_idle(session);
     }
     if (session.parallel().replicas > 1) out["reduce"] = session.parallel().reduce;
-    if (session.parallel().replicas > 1 && session.parallel().first_k) out["first_k"] = *session.parallel().first_k;
+    if (const auto& late = session.parallel().first_k; late && session.parallel().replicas > 1) {
+      out["first_k"] = late->k;
+      out["first_k_from"] = late->from;
+    }
     if (result.test.samples > 0) out["test_loss"] = result.test.loss;
     if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
     fmt::print("{}\n", out.dump());

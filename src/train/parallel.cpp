@@ -102,7 +102,7 @@ void check(const ParallelOptions& o) {
     fail_user("--reduce {}: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
   if (o.replicas == 1 && o.chooses_reduction())
     fail_user("--reduce {}: one replica has nothing to bring together; give --dp, or leave it out", o.reduce);
-  if (o.reduce != "first-k" && o.first_k) fail_user("--first-k {}: it is for --reduce first-k", *o.first_k);
+  if (o.reduce != "first-k" && o.first_k) fail_user("--first-k {}: it is for --reduce first-k", to_string(*o.first_k));
 }
 
 ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options, const ParallelSetting& setting) {

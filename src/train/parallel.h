@@ -17,8 +17,8 @@ struct ParallelOptions {
   std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
   std::string pipeline = "1f1b";                              // a schedule of passes/pipeline/named.h, or search
   double search_seconds = 2;
-  std::string reduce = "buckets";             // or by-layer, scatter-gather, first-k; auto: the fastest of them
-  std::optional<std::uint32_t> first_k = {};  // of first-k; none: the fastest
+  std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
+  std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see UnfoldOptions; with one replica only
   bool predict = false;      // what a step of the plan will take

@@ -1,11 +1,11 @@
 #include "train/parallel_candidates.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "passes/parallel/simulated_choice.h"
 #include "passes/pipeline/named.h"
 #include "passes/pipeline/search.h"
 
@@ -13,7 +13,7 @@ namespace overtake {
 namespace {
 
 constexpr std::size_t kMostCandidates = 3;
-// Values of k closer to the best one than this part of all layers are no other plan.
+// Those closer to the best one than this part of all layers are no other plan.
 constexpr std::uint32_t kPartsOfLayers = 8;
 
 class CandidateSearch {
@@ -24,7 +24,8 @@ class CandidateSearch {
     const ParallelOptions& o = problem_.options;
     std::vector<ParallelCandidate> all;
     const std::string reduce = o.reduce == "auto" ? "by-layer" : o.reduce;
-    for (PipelineSchedule& s : schedules()) all.push_back(predicted({std::move(s), reduce, o.first_k.value_or(0)}));
+    for (PipelineSchedule& s : schedules())
+      all.push_back(predicted({std::move(s), reduce, o.first_k.value_or(FirstK{})}));
     if (site_ == nullptr || !site_->has_devices()) {
       all.resize(1);
       return all;
@@ -59,8 +60,8 @@ class CandidateSearch {
     if (site_ != nullptr) c.predicted_ns = predict_step(spread_as(c, problem_), *site_).step_ns();
     return c;
   }
-  ParallelCandidate predicted(const PipelineSchedule& schedule, const std::string& reduce, std::uint32_t k) const {
-    return predicted(ParallelCandidate{schedule, reduce, k});
+  ParallelCandidate predicted(const PipelineSchedule& schedule, const std::string& reduce, FirstK first_k) const {
+    return predicted(ParallelCandidate{schedule, reduce, first_k});
   }
 
   static void sort(std::vector<ParallelCandidate>& all) {
@@ -72,9 +73,9 @@ class CandidateSearch {
     std::vector<ParallelCandidate> all = reductions_of(by_schedule[0].schedule);
     sort(all);
     const std::string reduce = all[0].reduce;
-    const std::uint32_t k = all[0].first_k;
+    const FirstK first_k = all[0].first_k;
     for (std::size_t i = 1; i < std::min(by_schedule.size(), kMostCandidates); ++i)
-      all.push_back(predicted(by_schedule[i].schedule, reduce, k));
+      all.push_back(predicted(by_schedule[i].schedule, reduce, first_k));
     sort(all);
     return all;
   }
@@ -84,23 +85,26 @@ class CandidateSearch {
     std::vector<ParallelCandidate> tried;
     std::size_t best = 0;
     const std::uint32_t most = most_first_k(schedule.layout);
-    search_first_k(most, [&](std::uint32_t k) {
-      tried.push_back(predicted(schedule, "first-k", k));
+    search_first_k(most, [&](FirstK first_k) {
+      tried.push_back(predicted(schedule, "first-k", first_k));
       if (tried.back().predicted_ns >= tried[best].predicted_ns && tried.size() > 1) return false;
       best = tried.size() - 1;
       return true;
     });
     std::vector<ParallelCandidate> all;
-    if (tried[best].first_k > 0) all.push_back(tried[best]);
+    if (tried[best].first_k.k > 0) all.push_back(tried[best]);
     if (is_any) {
       for (const char* reduce : {"by-layer", "scatter-gather", "buckets"})
-        all.push_back(predicted(schedule, reduce, 0));
+        all.push_back(predicted(schedule, reduce, {}));
       return all;
     }
     all.push_back(tried[0]);  // k = 0: by layer
-    const std::uint32_t best_k = tried[best].first_k, apart = std::max(1u, most / kPartsOfLayers);
+    const FirstK best_k = tried[best].first_k;
+    const auto is_near = [&](std::int64_t a, std::int64_t b) {
+      return std::abs(a - b) < std::max(1u, most / kPartsOfLayers);
+    };
     std::erase_if(tried, [&](const ParallelCandidate& c) {
-      return c.first_k == 0 || std::max(c.first_k, best_k) - std::min(c.first_k, best_k) < apart;
+      return c.first_k.k == 0 || (is_near(c.first_k.k, best_k.k) && is_near(c.first_k.from, best_k.from));
     });
     sort(tried);
     if (!tried.empty()) all.push_back(tried[0]);
@@ -146,9 +150,9 @@ std::string ParallelCandidate::name(const ParallelOptions& options) const {
   std::string text = options.stages > 1 ? schedule.name : "";
   if (options.replicas == 1) return text;
   if (!text.empty()) text += " + ";
-  return text + (reduce == "first-k" && first_k > 0 ? fmt::format("first-k {}", first_k)
-                 : reduce == "first-k"              ? "by-layer"
-                                                    : reduce);
+  return text + (reduce == "first-k" && first_k.k > 0 ? "first-k " + to_string(first_k)
+                 : reduce == "first-k"                ? "by-layer"
+                                                      : reduce);
 }
 
 ClusterPlan spread_as(const ParallelCandidate& candidate, const ParallelProblem& problem) {
@@ -157,7 +161,7 @@ ClusterPlan spread_as(const ParallelCandidate& candidate, const ParallelProblem&
                 {.replicas = problem.options.replicas,
                  .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(candidate.reduce),
                  .bucket_bytes = problem.options.bucket_bytes,
-                 .first_k = is_reverse ? candidate.first_k : 0,
+                 .first_k = is_reverse ? candidate.first_k : FirstK{},
                  .updates_wait_for_all = problem.options.clip_norm > 0});
 }
 
@@ -170,7 +174,7 @@ std::string to_text(const std::vector<ParallelCandidate>& candidates) {
   for (const ParallelCandidate& c : candidates)
     all.push_back({{"schedule", to_json(c.schedule)},
                    {"reduce", c.reduce},
-                   {"first_k", c.first_k},
+                   {"first_k", to_string(c.first_k)},
                    {"predicted_ns", c.predicted_ns}});
   return all.dump();
 }
@@ -179,7 +183,7 @@ std::vector<ParallelCandidate> candidates_from_text(const std::string& text) {
   std::vector<ParallelCandidate> all;
   for (const auto& c : nlohmann::json::parse(text))
     all.push_back({schedule_from_json(c.at("schedule")), c.at("reduce").get<std::string>(),
-                   c.at("first_k").get<std::uint32_t>(), c.at("predicted_ns").get<std::int64_t>()});
+                   first_k_from_string(c.at("first_k").get<std::string>()), c.at("predicted_ns").get<std::int64_t>()});
   return all;
 }
 

@@ -12,7 +12,7 @@ namespace overtake {
 struct ParallelCandidate {
   PipelineSchedule schedule;
   std::string reduce;
-  std::uint32_t first_k = 0;
+  FirstK first_k = {};
   std::int64_t predicted_ns = 0, measured_ns = 0;  // 0: not known
 
   std::string name(const ParallelOptions& options) const;  // for people: "zb-h1 + first-k 12"

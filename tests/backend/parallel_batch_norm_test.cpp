@@ -78,7 +78,7 @@ TEST(SyncBatchNorm, ProcessesDoAsOneDoes) {
     for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
       SCOPED_TRACE(c.model + " " + reduce);
       const ParallelOptions parallel{
-          .replicas = 3, .micro_batches = 2, .reduce = reduce, .first_k = 2, .sync_batch_norm = true};
+          .replicas = 3, .micro_batches = 2, .reduce = reduce, .first_k = FirstK{2}, .sync_batch_norm = true};
       const Outcome here = in_one_process(c, parallel);
       std::vector<std::vector<std::byte>> states(3);
       const auto ranks = on_all_ranks(graph_of(c), options_of(c, parallel), [&](Session& s) {

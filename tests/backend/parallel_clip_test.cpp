@@ -51,7 +51,7 @@ TEST(ParallelClipping, ReplicasInEveryOrder) {
     EXPECT_NE(one.hash, in_one_process(free, {.micro_batches = 4, .groups = 4}).hash);
     for (const char* reduce : kReductions) {
       SCOPED_TRACE(c.model + " " + reduce);
-      const ParallelOptions parallel{.replicas = 4, .reduce = reduce, .first_k = 2, .bucket_bytes = 20'000};
+      const ParallelOptions parallel{.replicas = 4, .reduce = reduce, .first_k = FirstK{2}, .bucket_bytes = 20'000};
       EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
       EXPECT_EQ(one.hash, on_ranks(c, parallel).hash);
     }
@@ -64,7 +64,7 @@ TEST(ParallelClipping, Hybrids) {
     for (const char* reduce : kReductions) {
       SCOPED_TRACE(c.model + " " + reduce);
       const ParallelOptions parallel{
-          .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "zb-h1", .reduce = reduce, .first_k = 1};
+          .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "zb-h1", .reduce = reduce, .first_k = FirstK{1}};
       EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
       EXPECT_EQ(one.hash, on_ranks(c, parallel).hash);
     }

@@ -35,7 +35,7 @@ TEST(Parallel, ReplicasInEveryOrder) {
     const Outcome one = in_one_process(c, {.micro_batches = 4, .groups = 4});
     for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
       SCOPED_TRACE(c.model + " " + reduce);
-      const ParallelOptions parallel{.replicas = 4, .reduce = reduce, .first_k = 2, .bucket_bytes = 20'000};
+      const ParallelOptions parallel{.replicas = 4, .reduce = reduce, .first_k = FirstK{2}, .bucket_bytes = 20'000};
       // Running statistics are each replica's own, so only weights are the same where there are any.
       const Outcome here = in_one_process(c, parallel), there = on_ranks(c, parallel);
       EXPECT_EQ(one.hash, here.hash);
@@ -51,7 +51,7 @@ TEST(Parallel, Hybrids) {
     for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
       SCOPED_TRACE(c.model + " " + reduce);
       const ParallelOptions parallel{
-          .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "zb-h1", .reduce = reduce, .first_k = 1};
+          .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "zb-h1", .reduce = reduce, .first_k = FirstK{1}};
       EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
       EXPECT_EQ(one.hash, on_ranks(c, parallel).hash);
     }
@@ -124,7 +124,7 @@ TEST(Parallel, WeightsAreReadTogether) {
   const SampleForm form = sample_form_of(graph_of(c));
   for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
     SCOPED_TRACE(reduce);
-    const ParallelOptions parallel{.replicas = 2, .reduce = reduce, .first_k = 1};
+    const ParallelOptions parallel{.replicas = 2, .reduce = reduce, .first_k = FirstK{1}};
     const auto hash = [&](Session& s) {
       Outcome out;
       s.step(batch_for(form, s, 0), 0.05f);

@@ -203,7 +203,7 @@ TEST(Spread, OrdersOfReductionHideMoreAndMore) {
   const PipelineProblem problem = problem_of(blocks, 1, 1);
   const PipelineSchedule schedule = make_schedule("1f1b", problem);
   const auto period = [&](ReductionOrder order, std::uint32_t k) {
-    return simulated(spread(blocks, problem, schedule, {.replicas = 4, .order = order, .first_k = k}), "p3.8xlarge:4",
+    return simulated(spread(blocks, problem, schedule, {.replicas = 4, .order = order, .first_k = {k}}), "p3.8xlarge:4",
                      4)
         .trace.step_ns;
   };

@@ -31,12 +31,13 @@ Graph training_step(const std::string& model, const std::string& settings) {
 struct Way {
   const char* name;
   ReductionOrder order;
-  std::uint32_t first_k = 0;
+  FirstK first_k = {};
 };
 const Way kWays[] = {{"buckets", ReductionOrder::buckets},
                      {"by-layer", ReductionOrder::by_layer},
                      {"scatter-gather", ReductionOrder::scatter_gather},
-                     {"first-k", ReductionOrder::by_layer, 2}};
+                     {"first-k", ReductionOrder::by_layer, {2}},
+                     {"first-k further up", ReductionOrder::by_layer, {2, 1}}};
 
 struct Layout {
   std::uint32_t replicas, stages, micro_batches;

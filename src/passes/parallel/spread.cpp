@@ -218,16 +218,17 @@ class Spreader {
     return t;
   }
 
-  // One chunk's gradients of a micro-batch, both kinds: as frameworks do, or the first k weight gradients last.
+  // One chunk's gradients of a micro-batch, both kinds: as frameworks do, or those of first-k last.
   std::vector<Piece> both_gradients(std::uint32_t chunk, std::uint32_t m, bool is_last) const {
     const std::uint32_t first = layout_.first_stage[chunk], end = layout_.first_stage[chunk + 1];
-    const std::uint32_t late = is_last ? std::min(end, first + options_.first_k) : first;
+    const std::uint32_t late_begin = std::min(end, first + options_.first_k.from);
+    const std::uint32_t late_end = is_last ? std::min(end, late_begin + options_.first_k.k) : late_begin;
     std::vector<Piece> pieces;
     for (std::uint32_t b = end; b-- > first;) {
       pieces.push_back({Kind::input_grad, b, m});
-      if (b >= late) pieces.push_back({Kind::weight_grad, b, m});
+      if (b < late_begin || b >= late_end) pieces.push_back({Kind::weight_grad, b, m});
     }
-    for (std::uint32_t b = first; b < late; ++b) pieces.push_back({Kind::weight_grad, b, m});
+    for (std::uint32_t b = late_begin; b < late_end; ++b) pieces.push_back({Kind::weight_grad, b, m});
     return pieces;
   }
   std::vector<Piece> pieces_of(const Block& block, bool is_last) const {
@@ -237,7 +238,7 @@ class Spreader {
                                                             : Kind::weight_grad;
     std::vector<Piece> pieces;
     for (std::uint32_t b = first; b < end; ++b) pieces.push_back({kind, b, block.micro_batch});
-    const bool is_reversed = kind != Kind::forward && !(kind == Kind::weight_grad && is_last && options_.first_k > 0);
+    const bool is_reversed = kind != Kind::forward && !(kind == Kind::weight_grad && is_last && options_.first_k.k > 0);
     if (is_reversed) std::ranges::reverse(pieces);
     return pieces;
   }

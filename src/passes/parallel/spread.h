@@ -8,6 +8,7 @@
 
 #include "graph/plan.h"
 #include "passes/parallel/blocks.h"
+#include "passes/parallel/first_k.h"
 #include "passes/pipeline/schedule.h"
 
 namespace overtake {
@@ -25,9 +26,7 @@ struct SpreadOptions {
   ReductionOrder order = ReductionOrder::buckets;
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t least_bytes = 1 << 20;  // by layer: smaller ones share a reduction with those that come next
-  // Reverse first-k: the weight gradients of the first k blocks of every chunk come after all input gradients of the
-  // last micro-batch, the first block's first.
-  std::uint32_t first_k = 0;
+  FirstK first_k = {};
   // Updates wait for the gradients of all layers, as clipping asks for: nothing goes on into the next step.
   bool updates_wait_for_all = false;
 };
