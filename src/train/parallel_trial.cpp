@@ -60,8 +60,7 @@ std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, cons
   std::vector<Plan> plans;
   plans.push_back(std::move(*plan));
   const auto executor = setting.backend.make_executor(std::move(plans));
-  fill_initial_parameters(*executor, 1);
-  fill_random_inputs(*executor, 1);
+  fill_to_be_timed(*executor);
   std::vector<double> seconds = step_seconds(*executor, steps, groups);
   executor->settle();  // nothing may be under way when it goes
   if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});

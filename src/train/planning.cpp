@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -19,9 +20,11 @@ namespace overtake {
 namespace {
 
 constexpr int kTrialRounds = 5, kRoundsToWin = 4, kTrialSteps = 4, kMostTrialSteps = 100;
-constexpr double kTrialMs = 20;            // how long the steps of a round are to take at least
-constexpr double kWorthwhile = 0.99;       // of the time in order
-constexpr double kMemoryByDefault = 1.10;  // of the memory in order
+constexpr double kTrialMs = 20;                     // how long the steps of a round are to take at least
+constexpr double kWorthwhile = 0.99;                // of the time in order
+constexpr double kMemoryByDefault = 1.10;           // of the memory in order
+constexpr std::size_t kNumbersOfAThread = 1 << 16;  // random ones; fewer are not worth another
+constexpr std::int64_t kSomeNumbers = 65'521;       // a prime, so that rows of matrices differ
 
 // Exclusive upper bound of the ids an integer input may hold, by who reads it.
 std::int64_t id_bound(const Graph& g, BufferId input) {
@@ -49,16 +52,56 @@ PhiloxKey key_of(std::uint64_t seed, const std::string& name) {
   return {static_cast<std::uint32_t>(hash.value()), static_cast<std::uint32_t>(hash.value() >> 32)};
 }
 
+bool is_random(const Init& init) { return init.kind == Init::Kind::uniform || init.kind == Init::Kind::normal; }
+
 std::vector<float> initial_values(const Init& init, PhiloxKey key, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count), init.kind == Init::Kind::ones ? 1.0f : 0.0f);
-  if (init.kind != Init::Kind::uniform && init.kind != Init::Kind::normal) return values;
+  if (!is_random(init)) return values;
   const auto scale = static_cast<float>(init.scale);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto words = philox(key, i, 0);
-    values[i] = scale * (init.kind == Init::Kind::uniform ? 2.0f * unit_float(words[0]) - 1.0f
-                                                          : normal_from(words[0], words[1]));
-  }
+  const auto fill = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto words = philox(key, i, 0);
+      values[i] = scale * (init.kind == Init::Kind::uniform ? 2.0f * unit_float(words[0]) - 1.0f
+                                                            : normal_from(words[0], words[1]));
+    }
+  };
+  const std::size_t threads = std::clamp<std::size_t>(values.size() / kNumbersOfAThread, 1, available_cores());
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < threads; ++i)
+    others.emplace_back(fill, values.size() * i / threads, values.size() * (i + 1) / threads);
+  fill(0, values.size() / threads);
+  others.clear();  // waits for them
   return values;
+}
+
+// Of the same spread as initial values, from a list of normal numbers.
+std::vector<float> repeated_values(const Init& init, const std::vector<float>& normal, std::int64_t count) {
+  if (!is_random(init)) return initial_values(init, {}, count);
+  const double deviation = init.kind == Init::Kind::uniform ? init.scale / std::numbers::sqrt3 : init.scale;
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t left = count; left > 0; left -= std::ssize(normal))
+    values.insert(values.end(), normal.begin(), normal.begin() + std::min(left, std::ssize(normal)));
+  for (float& x : values) x *= static_cast<float>(deviation);
+  return values;
+}
+
+// `make` gives so many values for what has a name of its own in files.
+template <class Make>
+void fill_parameters(Executor& executor, const Make& make) {
+  const Graph& g = executor.plan(0).graph;
+  for (const Parameter& p : g.parameters) {
+    const Shape& shape = g.buffers[p.buffer].shape;
+    std::vector<float> values;
+    for (const StoredPart& part : p.parts) {
+      const std::vector<float> rows = make(part.init, g.string(part.name), part.rows * (shape.elements() / shape[0]));
+      values.insert(values.end(), rows.begin(), rows.end());
+    }
+    if (p.parts.empty()) values = make(p.init, g.buffer_name(p.buffer), shape.elements());
+    if (p.stored_rows != 0)
+      std::fill(values.begin() + p.stored_rows * (shape.elements() / shape[0]), values.end(), 0.0f);
+    executor.write_plain(p.buffer, std::as_bytes(std::span(values)));
+  }
 }
 
 std::int64_t predicted_ns(const Plan& plan, const Profile& profile) {
@@ -109,8 +152,7 @@ void run_trial(std::vector<Candidate>& candidates, Backend& backend) {
   std::vector<Plan> plans;
   for (const Candidate& c : candidates) plans.push_back(c.plan);
   const auto executor = backend.make_executor(std::move(plans));
-  fill_initial_parameters(*executor, 1);
-  fill_random_inputs(*executor, 1);
+  fill_to_be_timed(*executor);
   const StepArgs args{.step = 0, .seed = 1, .learning_rate = 0.0f};
   const double in_order_ms = static_cast<double>(candidates[0].predicted_ns) * 1e-6;
   const int steps_each = steps_lasting(kTrialMs, in_order_ms, kTrialSteps, kMostTrialSteps);
@@ -162,20 +204,17 @@ void fill_random_inputs(Executor& executor, std::uint64_t seed) {
 }
 
 void fill_initial_parameters(Executor& executor, std::uint64_t seed) {
-  const Graph& g = executor.plan(0).graph;
-  for (const Parameter& p : g.parameters) {
-    const Shape& shape = g.buffers[p.buffer].shape;
-    std::vector<float> values;
-    for (const StoredPart& part : p.parts) {
-      const std::vector<float> rows =
-          initial_values(part.init, key_of(seed, g.string(part.name)), part.rows * (shape.elements() / shape[0]));
-      values.insert(values.end(), rows.begin(), rows.end());
-    }
-    if (p.parts.empty()) values = initial_values(p.init, key_of(seed, g.buffer_name(p.buffer)), shape.elements());
-    if (p.stored_rows != 0)
-      std::fill(values.begin() + p.stored_rows * (shape.elements() / shape[0]), values.end(), 0.0f);
-    executor.write_plain(p.buffer, std::as_bytes(std::span(values)));
-  }
+  fill_parameters(executor, [&](const Init& init, const std::string& name, std::int64_t count) {
+    return initial_values(init, key_of(seed, name), count);
+  });
+}
+
+void fill_to_be_timed(Executor& executor) {
+  const std::vector<float> some = initial_values({Init::Kind::normal, 1.0}, key_of(1, "some"), kSomeNumbers);
+  fill_parameters(executor, [&](const Init& init, const std::string&, std::int64_t count) {
+    return repeated_values(init, some, count);
+  });
+  fill_random_inputs(executor, 1);
 }
 
 PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptions& options) {

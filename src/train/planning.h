@@ -44,5 +44,7 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
 void fill_random_inputs(Executor& executor, std::uint64_t seed);
 // Weights and states as a model starts: a pure function of the seed and each buffer's name.
 void fill_initial_parameters(Executor& executor, std::uint64_t seed);
+// Both for an executor that is only to be timed, in a fraction of the time: the numbers of large weights repeat.
+void fill_to_be_timed(Executor& executor);
 
 }  // namespace overtake
