@@ -35,8 +35,10 @@ std::string shared_text(const RankGroups* groups, const std::function<std::strin
   return text;
 }
 
-std::vector<TaskWork> measured_work(const Graph& step, Backend& backend) {
-  const Profile profile = measure_alone(step, backend);
+std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& setting) {
+  const unsigned gpus = setting.devices.virtual_gpus;
+  const Profile profile = gpus > 1 ? measure_beside_others(step, setting.backend, gpus, setting.note)
+                                   : measure_alone(step, setting.backend);
   std::vector<TaskWork> work(step.tasks.size());
   for (TaskId t = 0; t < work.size(); ++t) work[t].ns = profile.alone_ns[t];
   return work;
@@ -60,7 +62,7 @@ std::vector<TaskWork> shared_work(const Graph& step, const ParallelSetting& sett
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   const RankGroups* const groups = setting.groups();
   std::vector<TaskWork> own;
-  if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting.backend);
+  if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting);
   return work_from_text(shared_text(groups, [&] { return to_text(own); }));
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@
 #include "passes/join_gradients.h"
 #include "passes/joint_schedule.h"
 #include "passes/memory.h"
+#include "passes/parallel/side_by_side.h"
 #include "passes/schedule.h"
 #include "sim/lane_simulator.h"
 #include "train/planning.h"
@@ -148,8 +150,7 @@ void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend
   changed.load.assign(graph.tasks.size(), 0.5);  // as if all of them got on well, so that many run side by side
   const Plan out_of_order = schedule_jointly(graph, changed, {.side_lanes = 1, .seconds = 0});
   const auto executor = backend.make_executor({place_memory(schedule_in_order(graph)), place_memory(out_of_order)});
-  fill_initial_parameters(*executor, 1);
-  fill_random_inputs(*executor, 1);
+  fill_to_be_timed(*executor);
   const int steps = steps_lasting(kStepsMs / 2, static_cast<double>(profile.in_order_ns) * 1e-6, 2, kMostSteps);
   std::vector<double> ratios;
   for (int round = 0; round <= kStepRounds; ++round) {
@@ -165,6 +166,19 @@ void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend
     (static_cast<double>(simulate(out_of_order, changed).step_ns) < wanted ? low : high) = middle;
   }
   profile = changed;
+}
+
+// On as many devices as there is memory for.
+Plan placed_side_by_side(const Graph& graph, const Backend& backend, std::uint32_t devices,
+                         const std::function<void(const std::string&)>& note) {
+  for (std::uint32_t n = devices;; --n) {
+    Plan plan = place_memory(side_by_side(graph, n));
+    if (n > 1 && !backend.has_room_for(plan.arena_bytes + plan.arena_bytes / 4)) continue;
+    if (n < devices && note)
+      note(fmt::format("there is not enough memory to measure tasks while all {} devices work; only {} did", devices,
+                       n));
+    return plan;
+  }
 }
 
 std::string key_of(const Graph& graph, const Backend& backend) {
@@ -213,9 +227,32 @@ std::filesystem::path default_profile_folder() {
 
 Profile measure_alone(const Graph& graph, Backend& backend) {
   const auto executor = backend.make_executor({place_memory(schedule_in_order(graph))});
-  fill_initial_parameters(*executor, 1);
-  fill_random_inputs(*executor, 1);
+  fill_to_be_timed(*executor);
   return in_order_profile(*executor, graph, kAloneMs);
+}
+
+Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
+                              const std::function<void(const std::string&)>& note) {
+  const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note)});
+  fill_to_be_timed(*executor);
+  const Plan& plan = executor->plan(0);
+  const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();
+  time_steps(*executor, 0, steps_lasting(kAloneMs / 4, first_ms, 1, kMostSteps), measured_step());
+  const int steps = steps_lasting(kAloneMs, first_ms, kSteps, kMostSteps);
+  std::vector<Trace> traces;
+  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
+  const std::vector<std::int64_t> traced_ns = median_times(traces, plan.graph.tasks.size());
+  std::vector<std::vector<TaskId>> lanes;
+  for (const Lane& lane : plan.lanes) lanes.push_back(lane.tasks);
+  std::vector<std::int64_t> first_lane;
+  for (const TaskId t : lanes[0]) first_lane.push_back(traced_ns[t]);
+  // The step's other devices may end later; of the first one's lane it is known when it ends without being traced.
+  first_lane = without_overhead(std::move(first_lane), executor->time_lanes(0, lanes, steps)[0]);
+  Profile profile;
+  profile.alone_ns.assign(first_lane.end() - std::ssize(graph.tasks), first_lane.end());
+  profile.in_order_ns = std::accumulate(profile.alone_ns.begin(), profile.alone_ns.end(), std::int64_t{0});
+  profile.load.assign(graph.tasks.size(), 1.0);
+  return profile;
 }
 
 Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole) {
@@ -225,8 +262,7 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bo
   const bool has_room = backend.most_lanes() > 1 && backend.has_room_for(apart.arena_bytes + apart.arena_bytes / 4);
   if (has_room) plans.push_back(std::move(apart));
   auto executor = backend.make_executor(std::move(plans));
-  fill_initial_parameters(*executor, 1);
-  fill_random_inputs(*executor, 1);
+  fill_to_be_timed(*executor);
 
   Profile profile = in_order_profile(*executor, graph, kStepsMs);
   if (is_whole != nullptr) *is_whole = has_room || backend.most_lanes() < 2;

@@ -27,6 +27,11 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
 
 // What each task takes in its place in the step, and nothing of how tasks get on side by side: all loads are 1.
 Profile measure_alone(const Graph& graph, Backend& backend);
+// The same on the first of several devices of the backend while the others are busy with the same step, each at another
+// place of it (passes/parallel/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of
+// them are, with a note.
+Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
+                              const std::function<void(const std::string&)>& note = {});
 
 // Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
 Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole = nullptr);
