@@ -31,6 +31,12 @@ struct Slot {
   std::uint32_t carried_until = 0;    // one more than the place there of the last delayed reader
 };
 
+// Of a slot that only one lane touches last, and that is not carried.
+struct Life {
+  std::uint32_t born, dies;
+  std::uint32_t lane, end;  // as LastUse; of other slots kNone
+};
+
 class MemoryPlanner {
  public:
   MemoryPlanner(Plan& plan, bool is_apart)
@@ -48,6 +54,7 @@ class MemoryPlanner {
   void run() {
     make_slots();
     describe_slots();
+    shorten_lives();
     plan_.offsets.assign(graph_.buffers.size(), 0);
     std::uint64_t base = 0;
     const auto place_fixed = [&](bool persistent) {
@@ -210,8 +217,30 @@ class MemoryPlanner {
     return b.dies >= a.born || !is_over(b.last_use, a);
   }
 
-  // Puts the slots down one by one in the given order, each into the smallest gap that holds it.
-  std::vector<std::uint64_t> pack(const std::vector<std::uint32_t>& sequence) const {
+  // What conflicts() asks of most slots, close together: all pairs of slots are looked at.
+  void shorten_lives() {
+    lives_.resize(slots_.size());
+    seen_.assign(order_.lanes * slots_.size(), kNone);
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      const Slot& slot = slots_[s];
+      lives_[s] = {slot.born, slot.dies, kNone, 0};
+      if (!slot.is_carried && slot.last_use.size() == 1) {
+        lives_[s].lane = slot.last_use[0].lane;
+        lives_[s].end = slot.last_use[0].end;
+      }
+      for (std::size_t l = 0; l < order_.lanes; ++l) seen_[l * slots_.size() + s] = slot.seen[l];
+    }
+  }
+  bool conflicts(std::uint32_t a, std::uint32_t b) const {
+    const Life &x = lives_[a], &y = lives_[b];
+    if (x.lane == kNone || y.lane == kNone) return conflicts(slots_[a], slots_[b]);
+    if (x.dies < y.born) return x.end > seen_[x.lane * slots_.size() + b];
+    return y.dies >= x.born || y.end > seen_[y.lane * slots_.size() + a];
+  }
+
+  // Puts the slots down one by one in the given order, each into the smallest gap that holds it. Nothing if that takes
+  // `limit` bytes or more.
+  std::vector<std::uint64_t> pack(const std::vector<std::uint32_t>& sequence, std::uint64_t limit) const {
     struct Placed {
       std::uint64_t begin, end;
       std::uint32_t slot;
@@ -224,7 +253,7 @@ class MemoryPlanner {
       for (const Placed& other : placed) {
         // Neither ends a gap nor moves the border where the next begins.
         const bool is_behind = other.end <= end_of_last;
-        if (is_behind || !conflicts(slot, slots_[other.slot])) continue;
+        if (is_behind || !conflicts(s, other.slot)) continue;
         if (other.begin > end_of_last) {
           const std::uint64_t gap = other.begin - end_of_last;
           if (gap >= slot.bytes && gap < best_gap) {
@@ -236,6 +265,7 @@ class MemoryPlanner {
         end_of_last = other.end;
       }
       offset[s] = best_gap == ~std::uint64_t{0} ? end_of_last : best;
+      if (offset[s] + slot.bytes >= limit) return {};
       const auto at = std::ranges::lower_bound(placed, offset[s], {}, &Placed::begin);
       placed.insert(at, {offset[s], offset[s] + slot.bytes, s});
     }
@@ -268,11 +298,10 @@ class MemoryPlanner {
     const auto attempt = [&](auto&& is_earlier) {
       if (best_top == floor) return;
       std::stable_sort(sequence.begin(), sequence.end(), is_earlier);
-      std::vector<std::uint64_t> offsets = pack(sequence);
-      std::uint64_t top = 0;
-      for (const std::uint32_t s : sequence) top = std::max(top, offsets[s] + slots_[s].bytes);
-      if (top >= best_top) return;
-      best_top = top;
+      std::vector<std::uint64_t> offsets = pack(sequence, best_top);
+      if (offsets.empty()) return;
+      best_top = 0;
+      for (const std::uint32_t s : sequence) best_top = std::max(best_top, offsets[s] + slots_[s].bytes);
       best = std::move(offsets);
     };
     attempt([&](auto a, auto b) { return slots_[a].bytes > slots_[b].bytes; });
@@ -304,6 +333,8 @@ class MemoryPlanner {
   HappensBefore order_;
   std::vector<BufferUse> uses_;
   std::vector<Slot> slots_;
+  std::vector<Life> lives_;          // per slot
+  std::vector<std::uint32_t> seen_;  // [lane][slot], of the slots
   std::vector<std::uint32_t> slot_of_;
   std::vector<char> holds_others_;  // per buffer: others lie inside it
 };
