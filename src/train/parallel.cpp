@@ -74,19 +74,31 @@ Site find_site(const ParallelOptions& options, const ParallelSetting& setting, c
   return site_of_ranks(link, core_shares, setting.threads());
 }
 
+struct Chosen {
+  std::size_t index = 0;
+  std::optional<Plan> placed = {};
+};
+
 // Which of the candidates, by a few real steps of each where there are several. GPUs of several ranks are not connected
 // yet: there the best predicted is taken.
-std::size_t choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
-                   const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
-  if (candidates.size() == 1 || setting.devices.device_groups) return 0;
+Chosen choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
+              const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
+  if (candidates.size() == 1 || setting.devices.device_groups) return {};
   const int steps =
       steps_lasting(kTrialMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
-  for (ParallelCandidate& c : candidates) c.measured_ns = time_plan(plan_of(c), steps, setting).value_or(0);
+  std::vector<std::optional<Plan>> placed(candidates.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    std::optional<TimedPlan> timed = time_plan(plan_of(candidates[i]), steps, setting);
+    if (!timed) continue;
+    candidates[i].measured_ns = timed->step_ns;
+    placed[i] = std::move(timed->placed);
+  }
   const auto is_slower = [](const ParallelCandidate& a, const ParallelCandidate& b) {
     return std::pair(a.measured_ns == 0, a.measured_ns) < std::pair(b.measured_ns == 0, b.measured_ns);
   };
   const auto fastest = std::ranges::min_element(candidates, is_slower) - candidates.begin();
-  return std::stoul(shared_text(setting.groups(), [&] { return std::to_string(fastest); }));
+  const std::size_t index = std::stoul(shared_text(setting.groups(), [&] { return std::to_string(fastest); }));
+  return {index, std::move(placed[index])};
 }
 
 }  // namespace
@@ -137,11 +149,11 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
     if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);
     return whole;
   };
-  const std::size_t index = choose(candidates, setting, plan_of);
-  if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, index, options, *site));
+  Chosen best = choose(candidates, setting, plan_of);
+  if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, best.index, options, *site));
 
-  const ParallelCandidate& chosen = candidates[index];
-  ParallelPlan out{.whole = plan_of(chosen), .options = options, .predicted = {}};
+  const ParallelCandidate& chosen = candidates[best.index];
+  ParallelPlan out{.whole = plan_of(chosen), .options = options, .predicted = {}, .placed = std::move(best.placed)};
   out.options.reduce = chosen.reduce;
   if (chosen.reduce == "first-k") out.options.first_k = chosen.first_k;
   if (options.searches()) out.options.pipeline = chosen.schedule.name;

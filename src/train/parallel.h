@@ -47,6 +47,7 @@ struct ParallelPlan {
   UnfoldedPlan whole;
   ParallelOptions options;                 // as they were chosen where they were left open
   std::optional<PredictedStep> predicted;  // if asked for; only rank 0 has it
+  std::optional<Plan> placed = {};         // own_part() of it with memory, where it was tried out
 };
 
 // `step` is of one micro-batch. Its tasks are measured on the device at hand, and where need be the link between

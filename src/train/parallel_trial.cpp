@@ -53,7 +53,7 @@ std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups
 
 }  // namespace
 
-std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
+std::optional<TimedPlan> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
   RankGroups* const groups = setting.groups();
   std::optional<Plan> plan = placed(own_part(whole, setting.devices), setting);
   if (!plan) return {};
@@ -64,7 +64,7 @@ std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, cons
   std::vector<double> seconds = step_seconds(*executor, steps, groups);
   executor->settle();  // nothing may be under way when it goes
   if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});
-  return std::llround(1e9 * median(seconds));
+  return TimedPlan{std::llround(1e9 * median(seconds)), executor->plan(0)};
 }
 
 }  // namespace overtake

@@ -8,8 +8,13 @@
 
 namespace overtake {
 
-// Nanoseconds of a step, from so many real ones by all ranks at once, with weights and inputs of their own that go
-// afterwards. None if a rank has no room for it under the memory cap.
-std::optional<std::int64_t> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting);
+struct TimedPlan {
+  std::int64_t step_ns = 0;
+  Plan placed;  // this process's part
+};
+
+// From so many real steps by all ranks at once, with weights and inputs of their own that go afterwards. None if a rank
+// has no room for it under the memory cap.
+std::optional<TimedPlan> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting);
 
 }  // namespace overtake

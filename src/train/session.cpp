@@ -96,7 +96,7 @@ void Session::plan_devices(const Graph& graph) {
   if (options_.backend.device_groups)
     connect_devices(planned.whole, rank(), options_.make_device_group, *options_.backend.device_groups);
   const UnfoldedPlan mine = own_part(planned.whole, options_.backend);
-  Plan plan = place_memory(mine.plan, options_.memory_cap);
+  Plan plan = planned.placed ? std::move(*planned.placed) : place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
   verify(plan);
   verify(forward_plan);
