@@ -87,7 +87,7 @@ def torch_row(options, cluster, name):
 
 def measure(options, name, link):
     rows = {"alone": lambda _: alone_row(options, name)}
-    for order in ORDERS:
+    for order in options.orders.split(","):
         rows[order] = lambda cluster, order=order: overtake_row(options, cluster, name, order)
     if options.python:
         rows["PyTorch DDP"] = lambda cluster: torch_row(options, cluster, name)
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--overtake", default="build/release/overtake")
     parser.add_argument("--python", help="one that has torch, and transformers for BERT")
     parser.add_argument("--cases", default=",".join(CASES), help="%(default)s")
+    parser.add_argument("--orders", default=",".join(ORDERS), help="%(default)s")
     parser.add_argument("--links", help="instead of each case's own, for example 1Gbit,500Mbit")
     parser.add_argument("--first-k", help="instead of the one that Overtake chooses")
     parser.add_argument("--rounds", type=int, default=3)
@@ -135,6 +136,8 @@ def main():
     options = parser.parse_args()
     if unknown := [name for name in options.cases.split(",") if name not in CASES]:
         parser.error(f"--cases {','.join(unknown)}: no such case; choose from {', '.join(CASES)}")
+    if unknown := [order for order in options.orders.split(",") if order not in ORDERS]:
+        parser.error(f"--orders {','.join(unknown)}: no such order; choose from {', '.join(ORDERS)}")
     results = []
     try:
         for name in options.cases.split(","):

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "passes/parallel/clip.h"
+#include "passes/parallel/micro_batch_sums.h"
 #include "passes/parallel/simulated_choice.h"
 #include "passes/parallel/sync_batch_norm.h"
 #include "train/measure_link.h"
@@ -35,12 +36,15 @@ std::string shared_text(const RankGroups* groups, const std::function<std::strin
   return text;
 }
 
-std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& setting) {
+std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& setting, std::uint32_t micro_batches) {
   const unsigned gpus = setting.devices.virtual_gpus;
-  const Profile profile = gpus > 1 ? measure_beside_others(step, setting.backend, gpus, setting.note)
-                                   : measure_alone(step, setting.backend);
-  std::vector<TaskWork> work(step.tasks.size());
-  for (TaskId t = 0; t < work.size(); ++t) work[t].ns = profile.alone_ns[t];
+  const bool has_sums = micro_batches > 1;
+  const Graph measured = has_sums ? with_micro_batch_sums(step) : step;
+  Profile profile = gpus > 1 ? measure_beside_others(measured, setting.backend, gpus, setting.note)
+                             : measure_alone(measured, setting.backend);
+  if (has_sums) profile.alone_ns = with_sums_counted(step, std::move(profile.alone_ns), micro_batches);
+  std::vector<TaskWork> work;
+  for (const std::int64_t ns : profile.alone_ns) work.push_back({.ns = ns});
   return work;
 }
 
@@ -58,11 +62,11 @@ std::vector<TaskWork> work_from_text(const std::string& text) {
 
 // Of all ranks at once, where each has cores of its own: then what else they share counts. Rank 0's are taken.
 std::vector<TaskWork> shared_work(const Graph& step, const ParallelSetting& setting,
-                                  const std::vector<double>& core_shares) {
+                                  const std::vector<double>& core_shares, std::uint32_t micro_batches) {
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   const RankGroups* const groups = setting.groups();
   std::vector<TaskWork> own;
-  if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting);
+  if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting, micro_batches);
   return work_from_text(shared_text(groups, [&] { return to_text(own); }));
 }
 
@@ -124,7 +128,7 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   std::vector<double> shares;
   if (groups != nullptr) shares = core_shares(*groups->world, setting.threads());
   const BlockGraph blocks =
-      make_blocks(step, shared_work(step, setting, shares),
+      make_blocks(step, shared_work(step, setting, shares, options.micro_batches),
                   options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks);
   if (blocks.blocks.size() < options.stages)
     fail_user("--pp {}: {} has only {} layers with weights; use fewer stages", options.stages, step.model,

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "one_member_plan.h"
+#include "passes/parallel/micro_batch_sums.h"
 #include "passes/parallel/unfold.h"
 #include "train/profiling.h"
 
@@ -59,6 +60,29 @@ TEST(SideBySide, EveryDeviceHasAWholeStepAtAPlaceOfItsOwn) {
       EXPECT_GE(at_once.size() + (i + devices >= begin + all ? devices - 1 : 0), devices) << i;
     }
   }
+}
+
+// As many as there are weights, of the gradients as they are made; and they cost nothing where there is nothing to add.
+TEST(MicroBatchSums, AreMeasuredAndCountWithTheirGradients) {
+  const auto backend = open_backend("cpu", {.threads = 1});
+  const Graph step = small_step(*backend), with_sums = with_micro_batch_sums(step);
+  const std::size_t all = step.tasks.size(), sums = with_sums.tasks.size() - all;
+  std::size_t weights = 0;
+  for (const Parameter& p : step.parameters) weights += step.buffers[p.buffer].role == Role::weight;
+  EXPECT_EQ(sums, 2 * weights);
+  const Plan plan = place_memory(schedule_in_order(with_sums));
+  verify(plan);
+  const Profile profile = measure_alone(with_sums, *backend);
+  for (std::size_t i = all; i < all + sums; ++i) EXPECT_GT(profile.alone_ns[i], 0) << i;
+
+  std::vector<std::int64_t> ns(all + sums, 1000);
+  EXPECT_EQ(with_sums_counted(step, ns, 1), std::vector<std::int64_t>(all, 1000));
+  std::int64_t more = 0;
+  for (const std::int64_t n : with_sums_counted(step, ns, 4)) {
+    EXPECT_TRUE(n >= 1000 && (n - 1000) % 750 == 0) << n;
+    more += n - 1000;
+  }
+  EXPECT_EQ(more, 750 * static_cast<std::int64_t>(weights));
 }
 
 std::vector<float> plain_values(Executor& executor, BufferId b) {
