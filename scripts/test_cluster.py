@@ -280,8 +280,8 @@ class Cluster:
 
     @staticmethod
     def _ask_losses(host):
-        """Congestion control that goes by losses, whatever this machine uses towards the world: bbr, for one, takes a
-        host that answers late, because its core computes, for a slow link."""
+        """Congestion control that goes by losses, as most hosts have it, whatever this machine uses towards the world:
+        figures do not depend on that."""
         for name in ("cubic", "reno"):
             try:
                 return call("ip", "netns", "exec", host, "sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}")

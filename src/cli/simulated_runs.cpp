@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "passes/parallel/simulated_choice.h"
+#include "passes/parallel/usual_transfer.h"
 #include "passes/pipeline/search.h"
 
 namespace overtake {

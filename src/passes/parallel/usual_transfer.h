@@ -1,5 +1,5 @@
 #pragma once
-// What a simulation is asked to decide about a step over several devices, whoever simulates it.
+// What a message between two stages of a pipeline takes, for schedules, which know one number only.
 
 #include <cstdint>
 

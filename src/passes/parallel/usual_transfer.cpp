@@ -1,4 +1,4 @@
-#include "passes/parallel/simulated_choice.h"
+#include "passes/parallel/usual_transfer.h"
 
 #include <algorithm>
 #include <vector>
