@@ -11,6 +11,7 @@ torch.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -79,7 +80,8 @@ class TorchPeer:
         return statistics.median(self.ask({"warm": warm, "steps": steps})["ms"])
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it ended before
+            self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
 
@@ -155,20 +157,20 @@ def measure_case(case, args):
     return {"settings": CASES[case][1], "rows": rows, "left_out": left_out}
 
 
-def print_table(results):
+def print_case(case, result):
     """At most 100 columns."""
     print(f"{'case':<13}{'peer':<32}{'ms/step':>10}{'rounds from':>13}{'to':>10}{'speed vs PyTorch':>18}")
-    for case, result in results.items():
-        for row in result["rows"]:
-            ratio = row["speed_of_best_pytorch"]
-            runs_as = row.get("runs_as", "")
-            name = f"{row['peer']} ({runs_as})" if row["peer"] == "Overtake auto" and runs_as else row["peer"]
-            print(
-                f"{case:<13}{name[:31]:<32}{row['step_ms']:>10.2f}{min(row['rounds_ms']):>13.2f}"
-                f"{max(row['rounds_ms']):>10.2f}{f'{ratio:.2f}x' if ratio else '-':>18}"
-            )
-        for name, reason in result["left_out"].items():
-            print(f"{case:<13}{name} left out: {reason}"[:100])
+    for row in result["rows"]:
+        ratio = row["speed_of_best_pytorch"]
+        runs_as = row.get("runs_as", "")
+        name = f"{row['peer']} ({runs_as})" if row["peer"] == "Overtake auto" and runs_as else row["peer"]
+        print(
+            f"{case:<13}{name[:31]:<32}{row['step_ms']:>10.2f}{min(row['rounds_ms']):>13.2f}"
+            f"{max(row['rounds_ms']):>10.2f}{f'{ratio:.2f}x' if ratio else '-':>18}"
+        )
+    for name, reason in result["left_out"].items():
+        print(f"{case:<13}{name} left out: {reason}"[:100])
+    sys.stdout.flush()
 
 
 def cpu_name():
@@ -191,7 +193,7 @@ def parse_arguments():
     parser.add_argument("--warm", type=int, default=1, help="steps of a turn before them (%(default)s)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     parser.add_argument("--without", default="", help="PyTorch variants to leave out: compile, for example")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured here")
+    parser.add_argument("--json", metavar="FILE", help="write everything measured here, after every case")
     args = parser.parse_args()
     args.cases = args.cases.split(",")
     args.without = [word for word in args.without.split(",") if word]
@@ -205,14 +207,16 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     machine = {"cpu": cpu_name(), "cores": args.threads, "load_before": os.getloadavg()[0]}
-    results = {case: measure_case(case, args) for case in args.cases}
     print(f"{machine['cpu']}, {args.threads} threads, load before {machine['load_before']:.1f}; float32, SGD momentum")
     if machine["load_before"] > 0.25 * args.threads:
         print("The machine was busy before the run: the figures are indications only.")
-    print_table(results)
-    if args.json:
-        everything = {"machine": machine, "rounds": args.rounds, "steps": args.steps, "cases": results}
-        pathlib.Path(args.json).write_text(json.dumps(everything, indent=1) + "\n")
+    results = {}
+    for case in args.cases:
+        results[case] = measure_case(case, args)
+        print_case(case, results[case])
+        if args.json:
+            everything = {"machine": machine, "rounds": args.rounds, "steps": args.steps, "cases": results}
+            pathlib.Path(args.json).write_text(json.dumps(everything, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,12 @@ CASES = {  # the zoo's network, its settings, samples of a host, links
         8,
         ["1Gbit"],
     ),
+    "bert-base": (
+        "bert-12",
+        {"layers": 12, "width": 768, "heads": 12, "sequence": 128, "vocabulary": 30522, "dropout": 0},
+        6,
+        ["1Gbit"],
+    ),
 }
 
 

@@ -93,11 +93,13 @@ std::vector<BenchRow> make_rows(const BenchFlags& flags) {
 
 nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
   const LeastWork work = least_work(row.session->graph());
+  const std::optional<double> idle = row.idle();
   return {{"schedule", row.name},
           {"runs_as", row.session->plan().schedule},
           {"step_ms", row.median()},
           {"fastest_ms", row.fastest()},
           {"predicted_ms", row.predicted()},
+          {"idle_between_steps_ms", idle ? nlohmann::json(*idle) : nlohmann::json()},
           {"candidates", json_of_candidates(row.session->planned())},
           {"peak_bytes", row.session->peak_bytes()},
           {"flops", work.flops},

@@ -16,17 +16,22 @@ constexpr int kBurst = 5, kLongestBurst = 100;
 constexpr double kBurstMs = 5;
 
 // Steps back to back, as many under way as the device takes; of each but the first, which starts on an idle device,
-// the time in ms.
-std::vector<double> burst(Session& session, int least, float learning_rate) {
+// the time in ms, and what the device idled before it.
+struct Burst {
+  std::vector<double> ms, idle_ms;
+};
+Burst burst(Session& session, int least, float learning_rate) {
   const auto depth = static_cast<int>(session.most_under_way());
   const int steps = std::max(least, depth > 1 ? kBurst : 1), idle = depth > 1 ? 1 : 0;
-  std::vector<double> ms;
+  Burst out;
   for (int started = 0, finished = 0; finished < steps + idle; ++finished) {
     for (; started < steps + idle && started - finished < depth; ++started) session.start_step(learning_rate);
     const StepResult step = session.finish_step();
-    if (finished >= idle) ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
+    if (finished < idle) continue;
+    out.ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
+    if (step.idle_ns) out.idle_ms.push_back(static_cast<double>(*step.idle_ns) * 1e-6);
   }
-  return ms;
+  return out;
 }
 
 }  // namespace
@@ -43,6 +48,12 @@ double BenchRow::predicted() const {
   return static_cast<double>(planned.candidates[planned.chosen].predicted_ns) * 1e-6;
 }
 
+std::optional<double> BenchRow::idle() const {
+  if (idle_ms.empty()) return {};
+  std::vector<double> samples = idle_ms;
+  return overtake::median(samples);
+}
+
 void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   const int count = rounds.warm + rounds.steps;
@@ -50,9 +61,10 @@ void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
   for (int i = 0; i < count; ++i) {
     double round_ms = 0;
     for (BenchRow& row : rows) {
-      const std::vector<double> ms = burst(*row.session, least, rounds.learning_rate);
-      round_ms = std::max(round_ms, ms.back());
-      if (i >= rounds.warm) row.ms.insert(row.ms.end(), ms.begin(), ms.end());
+      const Burst all = burst(*row.session, least, rounds.learning_rate);
+      round_ms = std::max(round_ms, all.ms.back());
+      if (i >= rounds.warm) row.ms.insert(row.ms.end(), all.ms.begin(), all.ms.end());
+      if (i >= rounds.warm) row.idle_ms.insert(row.idle_ms.end(), all.idle_ms.begin(), all.idle_ms.end());
       if (rounds.trace && i + 1 == count) row.traces.push_back(row.session->step_traced(rounds.learning_rate).trace);
     }
     least = steps_lasting(kBurstMs, round_ms, least, kLongestBurst);

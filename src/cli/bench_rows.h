@@ -2,6 +2,7 @@
 // Sessions that are measured side by side.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,15 @@ struct BenchRow {
   std::string name;
   std::unique_ptr<Session> session;
   std::vector<double> ms = {};
+  std::vector<double> idle_ms = {};  // of the device, before steps that followed another; where that is known
   std::vector<Trace> traces = {};
 
   double median() const;
   double fastest() const;
   // What the model of time says of the plan that runs; 0 where nothing was measured to base it on.
   double predicted() const;
+  // The median of idle_ms, if there is any.
+  std::optional<double> idle() const;
 };
 
 struct BenchRounds {

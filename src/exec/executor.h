@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct StepArgs {
 struct FinishedStep {
   Trace trace;
   std::vector<float> metrics;  // three per loss of the graph, as its op says
+  // What the device idled between the step before and this one; none where that was not under way when this was
+  // started.
+  std::optional<std::int64_t> idle_ns = {};
 };
 
 class Executor {

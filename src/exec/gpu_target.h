@@ -17,6 +17,7 @@ class GpuTarget : public Target {
   }
   bool fuses_derivative(std::string_view function) const override { return function == "gelu_tanh"; }
   bool fuses_gradient_sums() const override { return true; }
+  bool products_add() const override { return true; }
   bool joins_projections() const override { return true; }
   bool takes_product(const MatmulView& view) const override;
   bool pads_classes() const override { return true; }

@@ -53,6 +53,9 @@ class TaskView {
   std::span<std::byte* const> addresses_;
 };
 
+// Whether a sum of two has operands or a result of another type; then the second is bf16.
+bool has_mixed_types(const TaskView& sum);
+
 // Calls body with a zero of the element type: float or bf16.
 template <class Body>
 auto with_type(DType dtype, Body&& body) {

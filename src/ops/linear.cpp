@@ -1,7 +1,7 @@
 // y[..., out] = function(x[..., in] w[out, in]^T + bias[out])
 // forward:     reads x, w, bias?   writes y, pre (only where the function's derivative needs it)
 // input_grad:  reads dz, w, pre?   writes dx      (pre: dx is multiplied by the derivative of the function below there)
-// weight_grad: reads x, dz         writes dw?, dbias?      (those that are trained)
+// weight_grad: reads x, dz, add?   writes dw?, dbias?      (those that are trained; add: another dw, of dw's type)
 // attributes:  out, bias (0 or 1), function (absent: none; see linear_takes), derivative (of which function, with pre)
 
 #include <cmath>
@@ -53,8 +53,15 @@ double flops(const Graph& g, const Task& t) {
   return 2.0 * static_cast<double>(rows.elements() / rows.back()) * static_cast<double>(w.elements());
 }
 
+std::vector<InPlace> in_place(const Task& t) {
+  if (t.kind != Kind::weight_grad || t.reads < 3) return {};
+  return {{.read = 2, .write = 0}};
+}
+
 }  // namespace
 
-OpTraits linear_traits() { return {.op = Op::linear, .form = form, .gradient = gradient, .flops = flops}; }
+OpTraits linear_traits() {
+  return {.op = Op::linear, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place};
+}
 
 }  // namespace overtake

@@ -1,5 +1,5 @@
-// y = x0 + x1 + ..., from left to right
-// any kind: reads x0, x1, ...   writes y
+// y = x0 + x1 + ..., from left to right, in float32 and rounded once
+// any kind: reads x0, x1, ...   writes y      (all of one type; x0 + x1 may have types of their own)
 
 #include <algorithm>
 

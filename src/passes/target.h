@@ -53,6 +53,8 @@ class Target {
   // A gradient's format is also how the weight itself is stored.
   virtual std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task,
                                                      std::size_t operand) const = 0;
+  // Whether the weight gradient of a linear layer can be added to another as it is made.
+  virtual bool products_add() const { return false; }
   // Whether the input and weight gradient of a layer, side by side on one lane, run as one task.
   virtual bool joins_gradients() const { return false; }
   // Whether updates write a copy of the weight in another element type as well, and how many elements of weights one

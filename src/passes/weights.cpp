@@ -160,15 +160,18 @@ Graph group_updates(Graph g, std::int64_t most_elements) {
   return g;
 }
 
+void add_scratch(Graph& g, TaskId t, const Target& target) {
+  const std::int64_t bytes = target.scratch_bytes(g, g.tasks[t]);
+  if (bytes == 0) return;
+  const BufferId scratch = g.add_buffer(fmt::format("{}.scratch", g.task_name(t)), {bytes}, DType::u8, Role::scratch);
+  g.buffers[scratch].device = g.tasks[t].device;
+  std::vector<BufferId> writes(g.writes(t).begin(), g.writes(t).end());
+  writes.push_back(scratch);
+  g.set_operands(t, g.reads(t), writes);
+}
+
 Graph add_scratch(Graph g, const Target& target) {
-  for (TaskId t = 0; t < g.tasks.size(); ++t) {
-    const std::int64_t bytes = target.scratch_bytes(g, g.tasks[t]);
-    if (bytes == 0) continue;
-    const BufferId scratch = g.add_buffer(fmt::format("{}.scratch", g.task_name(t)), {bytes}, DType::u8, Role::scratch);
-    std::vector<BufferId> reads(g.reads(t).begin(), g.reads(t).end()), writes(g.writes(t).begin(), g.writes(t).end());
-    writes.push_back(scratch);
-    g.set_operands(t, reads, writes);
-  }
+  for (TaskId t = 0; t < g.tasks.size(); ++t) add_scratch(g, t, target);
   return g;
 }
 

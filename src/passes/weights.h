@@ -15,5 +15,6 @@ Graph pack_weights(Graph graph, const Target& target);
 Graph group_updates(Graph graph, std::int64_t most_elements);
 // Adds the scratch memory that the target's kernels want as a last written buffer of their task.
 Graph add_scratch(Graph graph, const Target& target);
+void add_scratch(Graph& graph, TaskId task, const Target& target);
 
 }  // namespace overtake

@@ -38,11 +38,12 @@ std::string shared_text(const RankGroups* groups, const std::function<std::strin
 
 std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& setting, std::uint32_t micro_batches) {
   const unsigned gpus = setting.devices.virtual_gpus;
+  const Target& target = setting.backend.target();
   const bool has_sums = micro_batches > 1;
-  const Graph measured = has_sums ? with_micro_batch_sums(step) : step;
+  const Graph measured = has_sums ? with_micro_batch_sums(step, target) : step;
   Profile profile = gpus > 1 ? measure_beside_others(measured, setting.backend, gpus, setting.note)
                              : measure_alone(measured, setting.backend);
-  if (has_sums) profile.alone_ns = with_sums_counted(step, std::move(profile.alone_ns), micro_batches);
+  if (has_sums) profile.alone_ns = with_sums_counted(step, profile.alone_ns, micro_batches, target);
   std::vector<TaskWork> work;
   for (const std::int64_t ns : profile.alone_ns) work.push_back({.ns = ns});
   return work;
@@ -145,9 +146,9 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   const Site* const predicts = is_open ? &*site : nullptr;
   std::vector<ParallelCandidate> candidates =
       candidates_from_text(shared_text(groups, [&] { return to_text(find_candidates(problem, predicts)); }));
+  const Target& target = setting.backend.target();
   const auto plan_of = [&](const ParallelCandidate& c) {
-    UnfoldedPlan whole = unfold(step, blocks, spread_as(c, problem), {.groups = options.groups});
-    const Target& target = setting.backend.target();
+    UnfoldedPlan whole = unfold(step, blocks, spread_as(c, problem), {.groups = options.groups, .target = &target});
     if (options.sync_batch_norm && !synchronise_batch_norms(whole, target))
       fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
     if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);

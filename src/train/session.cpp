@@ -259,7 +259,7 @@ void Session::write_input(BufferId b, const HostBatch& batch, std::int64_t first
 }
 
 Session::Ended Session::ended(FinishedStep step, Mean mean) const {
-  Ended out{mean, std::move(step.trace), std::make_shared<std::array<float, 4>>(), nullptr};
+  Ended out{mean, std::move(step.trace), step.idle_ns, std::make_shared<std::array<float, 4>>(), nullptr};
   std::array<float, 4>& sums = *out.sums;
   for (std::size_t i = 0; 3 * i < step.metrics.size(); ++i) {
     const float* metrics = &step.metrics[3 * i];
@@ -285,6 +285,7 @@ StepResult Session::result_of(Ended step) const {
   const auto pieces = static_cast<float>(options_.parallel.replicas * options_.parallel.micro_batches);
   StepResult result;
   result.trace = std::move(step.trace);
+  result.idle_ns = step.idle_ns;
   result.loss = sums[loss] / (step.mean == Mean::of_losses ? pieces : std::max(sums[counted], 1.0f));
   result.counted = sums[counted];
   result.correct = sums[correct];

@@ -53,6 +53,7 @@ struct StepResult {
   float correct = 0;
   bool is_asked_to_stop = false;  // by one of the processes
   Trace trace;
+  std::optional<std::int64_t> idle_ns = {};  // see FinishedStep
 };
 
 class Session {
@@ -127,6 +128,7 @@ class Session {
   struct Ended {
     Mean mean;
     Trace trace;
+    std::optional<std::int64_t> idle_ns;
     std::shared_ptr<std::array<float, 4>> sums;
     TransferHandle transfer;  // where there are ranks
   };

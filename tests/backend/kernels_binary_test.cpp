@@ -245,6 +245,25 @@ void check_sum_n() {
   }
 }
 
+template <class A, class Out>
+void check_add_bf16() {
+  for (const std::int64_t count : {1, 17, 1024, 5003}) {
+    const auto a = random_tensor<A>(count, 1);
+    const auto b = random_tensor<bf16>(count, 2);
+    const auto sum = run_whole_and_split<Out>(
+        count, blocks_of(count),
+        [&](Out* out, std::int64_t begin, std::int64_t end) { add_bf16(a.data(), b.data(), out, count, begin, end); });
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      EXPECT_EQ(to_float(sum[i]), to_float(from_float<Out>(to_float(a[i]) + to_float(b[i])))) << i;
+  }
+}
+
+TEST(BinaryKernel, AddBf16ToSums) {
+  check_add_bf16<float, float>();
+  check_add_bf16<float, bf16>();
+  check_add_bf16<bf16, float>();
+}
+
 TEST(BinaryKernel, SumNFloat) { check_sum_n<float>(); }
 TEST(BinaryKernel, SumNBf16) { check_sum_n<bf16>(); }
 

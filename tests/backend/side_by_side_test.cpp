@@ -65,7 +65,7 @@ TEST(SideBySide, EveryDeviceHasAWholeStepAtAPlaceOfItsOwn) {
 // As many as there are weights, of the gradients as they are made; and they cost nothing where there is nothing to add.
 TEST(MicroBatchSums, AreMeasuredAndCountWithTheirGradients) {
   const auto backend = open_backend("cpu", {.threads = 1});
-  const Graph step = small_step(*backend), with_sums = with_micro_batch_sums(step);
+  const Graph step = small_step(*backend), with_sums = with_micro_batch_sums(step, backend->target());
   const std::size_t all = step.tasks.size(), sums = with_sums.tasks.size() - all;
   std::size_t weights = 0;
   for (const Parameter& p : step.parameters) weights += step.buffers[p.buffer].role == Role::weight;
@@ -76,9 +76,9 @@ TEST(MicroBatchSums, AreMeasuredAndCountWithTheirGradients) {
   for (std::size_t i = all; i < all + sums; ++i) EXPECT_GT(profile.alone_ns[i], 0) << i;
 
   std::vector<std::int64_t> ns(all + sums, 1000);
-  EXPECT_EQ(with_sums_counted(step, ns, 1), std::vector<std::int64_t>(all, 1000));
+  EXPECT_EQ(with_sums_counted(step, ns, 1, backend->target()), std::vector<std::int64_t>(all, 1000));
   std::int64_t more = 0;
-  for (const std::int64_t n : with_sums_counted(step, ns, 4)) {
+  for (const std::int64_t n : with_sums_counted(step, ns, 4, backend->target())) {
     EXPECT_TRUE(n >= 1000 && (n - 1000) % 750 == 0) << n;
     more += n - 1000;
   }

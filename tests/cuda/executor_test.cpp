@@ -39,6 +39,12 @@ TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
   Session one(model("cnn", "batch=8"), on_gpu()), many(model("cnn", "batch=8"), on_gpu());
   ASSERT_EQ(many.most_under_way(), 2u);
   std::vector<float> a, b;
+  const auto finish = [&](bool has_one_before) {
+    const StepResult step = many.finish_step();
+    b.push_back(step.loss);
+    EXPECT_EQ(step.idle_ns.has_value(), has_one_before);
+    EXPECT_TRUE(!step.idle_ns || (*step.idle_ns >= 0 && *step.idle_ns < 1'000'000'000)) << *step.idle_ns;
+  };
   for (std::uint64_t i = 0; i < 6; ++i) {
     one.fill_inputs(i);
     a.push_back(one.step(0.05f).loss);
@@ -46,9 +52,9 @@ TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
   for (std::uint64_t i = 0; i < 6; ++i) {
     many.fill_inputs(i);
     many.start_step(0.05f);
-    if (i > 0) b.push_back(many.finish_step().loss);
+    if (i > 0) finish(i > 1);
   }
-  b.push_back(many.finish_step().loss);
+  finish(true);
   EXPECT_EQ(a, b);
   EXPECT_EQ(one.weights_hash(), many.weights_hash());
 }

@@ -152,5 +152,36 @@ TYPED_TEST(CudaBinary, SumOfManyIsTheCpus) {
   }
 }
 
+// A sum so far, and what is added to it.
+template <class A, class Out>
+void check_add_bf16() {
+  for (const std::int64_t count : {std::int64_t{5}, std::int64_t{4096}, std::int64_t{30001}}) {
+    const std::vector<A> a = random_values<A>(count, 1);
+    const std::vector<bf16> b = random_values<bf16>(count, 2, 0.01f);
+    std::vector<Out> want(size(count));
+    kernels::add_bf16(a.data(), b.data(), want.data(), count, 0, kernels::blocks_of(count));
+    DeviceArray<A> gpu_a(a);
+    DeviceArray<bf16> gpu_b(b);
+    DeviceArray<Out> out(want.size());
+    cuda::add_bf16(nullptr, gpu_a.data(), gpu_b.data(), out.data(), count);
+    expect_same_bytes(out.download(), want, "sum");
+    if constexpr (std::is_same_v<A, Out>) {
+      cuda::add_bf16(nullptr, gpu_a.data(), gpu_b.data(), gpu_a.data(), count);
+      expect_same_bytes(gpu_a.download(), want, "on the sum so far");
+    } else if constexpr (std::is_same_v<Out, bf16>) {
+      cuda::add_bf16(nullptr, gpu_a.data(), gpu_b.data(), gpu_b.data(), count);
+      expect_same_bytes(gpu_b.download(), want, "on what is added");
+    }
+  }
+}
+
+TEST(CudaSums, AddBf16ToSumsLikeTheCpu) {
+  OVERTAKE_NEEDS_GPU();
+  check_add_bf16<float, float>();
+  check_add_bf16<float, bf16>();
+  check_add_bf16<bf16, float>();
+  check_add_bf16<bf16, bf16>();
+}
+
 }  // namespace
 }  // namespace overtake

@@ -155,8 +155,35 @@ TEST_P(ProductSlices, AreAddedInPlace) {
   const auto column = [](Matrix& matrix, ElementType type) {
     return static_cast<std::uint8_t*>(matrix.data()) + static_cast<std::size_t>(kOffset) * bytes_of(type);
   };
-  product.run(nullptr, {column(da, s.a), column(db, s.b), column(dc, s.c)}, 1, workspace.data(), 1);
+  std::uint8_t* const added = column(dc, s.c);
+  product.run(nullptr, {.a = column(da, s.a), .b = column(db, s.b), .c = added, .add = added}, 1, workspace.data());
   expect_near(dc.download(), want, s.c == ElementType::bf16 ? 1e-2 : s.a == ElementType::bf16 ? 1e-4 : 1e-5, "c");
+}
+
+// So that weights do not depend on whether a sum is a task of its own.
+TEST(ProductSums, HaveTheBitsOfASumOfItsOwn) {
+  OVERTAKE_NEEDS_GPU();
+  for (const auto& [m, n, k] :
+       {std::array{768l, 3072l, 512l}, {1024l, 1024l, 1024l}, {64l, 72l, 8192l}, {33l, 7l, 65l}})
+    for (const ElementType type : {ElementType::bf16, ElementType::f32}) {
+      const ProductShape s{.m = m, .n = n, .k = k, .trans_a = true, .a = type, .b = type};
+      const auto size = [](std::int64_t rows, std::int64_t columns) {
+        return static_cast<std::size_t>(rows * columns);
+      };
+      const auto c = random_values(size(m, n), 3);
+      Tuning tuning({}, {}, nullptr);
+      const Product product(s, tuning, kWorkspace);
+      DeviceArray<std::uint8_t> workspace(std::max<std::size_t>(product.workspace_bytes(), 1));
+      Matrix da(random_values(size(m, k), 1), type), db(random_values(size(k, n), 2), type), dc(c, s.c),
+          apart(c.size(), s.c), other(c.size(), s.c);
+      product.run(nullptr, {.a = da.data(), .b = db.data(), .c = apart.data()}, 1, workspace.data());
+      product.run(nullptr, {.a = da.data(), .b = db.data(), .c = other.data(), .add = dc.data()}, 1, workspace.data());
+      product.run(nullptr, {.a = da.data(), .b = db.data(), .c = dc.data(), .add = dc.data()}, 1, workspace.data());
+      std::vector<float> want = apart.download();
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += c[i];
+      EXPECT_EQ(dc.download(), want) << m << " x " << n << " x " << k;
+      EXPECT_EQ(other.download(), want) << m << " x " << n << " x " << k << ", elsewhere";
+    }
 }
 
 TEST(ProductChoice, IsTheHeuristicsWhereNothingIsMeasured) {

@@ -41,6 +41,27 @@ class TuningFile : public testing::Test {
   std::vector<std::string> notes_;
 };
 
+TEST(TuningParts, MustBeAbleToRunWhatIsChosen) {
+  OVERTAKE_NEEDS_GPU();
+  cudaStream_t part = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&part, cudaStreamNonBlocking), cudaSuccess);
+  DeviceArray<float> x(64);
+  const auto works = [&](cudaStream_t s) { random_fill(s, ElementType::f32, x.data(), 64, 1); };
+  const auto fails = [&](cudaStream_t s) {
+    if (s == part) throw std::runtime_error("not here");
+    works(s);
+  };
+  Tuning whole({}, {}, nullptr), with_part({}, {.parts = {part}}, nullptr);
+  EXPECT_TRUE(whole.can_run(fails));
+  EXPECT_TRUE(with_part.can_run(works));
+  EXPECT_FALSE(with_part.can_run(fails));
+  EXPECT_TRUE(with_part.can_run(works));  // the stream is as good as before
+  const auto second = with_part.fastest_of(2, [&](std::size_t i, cudaStream_t s) { i == 0 ? fails(s) : works(s); });
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->candidate, 1u);
+  EXPECT_EQ(cudaStreamDestroy(part), cudaSuccess);
+}
+
 TEST_F(TuningFile, KeepsChoices) {
   {
     Tuning first = tuning();

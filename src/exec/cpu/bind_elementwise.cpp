@@ -104,6 +104,15 @@ BoundTask chain(const TaskView& v) {
 BoundTask sum(const TaskView& v) {
   // Equal layouts, so the order of elements does not matter; padding adds up to padding.
   const std::int64_t count = padded_elements(v.write(0).layout, v.write(0).shape.span()), blocks = blocks_of(count);
+  if (has_mixed_types(v)) {
+    return with_type(v.read(0).dtype, [&]<class A>(A) {
+      return with_type(v.write(0).dtype, [&]<class Out>(Out) -> BoundTask {
+        const auto add = [=, a = v.in<A>(0), b = v.in<bf16>(1), out = v.out<Out>(0)](
+                             std::int64_t begin, std::int64_t end) { kernels::add_bf16(a, b, out, count, begin, end); };
+        return {over_units(parts_for(v, blocks, kLeastBlocks), blocks, add)};
+      });
+    });
+  }
   return with_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
     std::vector<const T*> in;
     for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));

@@ -73,8 +73,20 @@ std::int64_t binary_scratch(const TaskView& v, CudaDevice&) {
 
 constexpr std::size_t kMostSummands = 128;  // of one launch
 
+// Equal layouts, so the order of elements does not matter; padding adds up to padding.
+std::int64_t summed_elements(const TaskView& v) { return padded_elements(v.write(0).layout, v.write(0).shape.span()); }
+
 Launch bind_sum(const TaskView& v, CudaProgramData&) {
-  const std::int64_t count = v.write(0).shape.elements();
+  const std::int64_t count = summed_elements(v);
+  if (has_mixed_types(v)) {
+    return with_type(v.read(0).dtype, [&]<class A>(A) {
+      return with_type(v.write(0).dtype, [&]<class Out>(Out) -> Launch {
+        return [=, a = v.in<A>(0), b = v.in<bf16>(1), out = v.out<Out>(0)](cudaStream_t s) {
+          cuda::add_bf16(s, a, b, out, count);
+        };
+      });
+    });
+  }
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     std::vector<const T*> in;
     for (std::size_t i = 0; i < v.reads(); ++i) in.push_back(v.in<T>(i));
@@ -93,7 +105,7 @@ Launch bind_sum(const TaskView& v, CudaProgramData&) {
 }
 
 std::int64_t sum_scratch(const TaskView& v, CudaDevice&) {
-  return v.reads() > kMostSummands ? v.write(0).shape.elements() * bytes_of(v.write(0).dtype) : 0;
+  return v.reads() > kMostSummands ? summed_elements(v) * bytes_of(v.write(0).dtype) : 0;
 }
 
 Launch bind_softmax(const TaskView& v, CudaProgramData&) {

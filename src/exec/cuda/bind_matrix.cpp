@@ -76,9 +76,10 @@ kernels::BinaryGradPlan bias_grad_plan(const TaskView& v) {
 Launch linear_weight_grad(const TaskView& v, CudaDevice& device) {
   Launch weight;
   if (v.has_write(0))
-    weight =
-        run_product(device.product(linear_shape(v, device)),
-                    {.a = v.in<std::byte>(1), .b = v.in<std::byte>(0), .c = v.out<std::byte>(0)}, 1.0f, v.scratch());
+    weight = run_product(
+        device.product(linear_shape(v, device)),
+        {.a = v.in<std::byte>(1), .b = v.in<std::byte>(0), .c = v.out<std::byte>(0), .add = v.in<std::byte>(2)}, 1.0f,
+        v.scratch());
   if (!v.has_write(1)) return weight;
   if (v.write(1).dtype != v.read(1).dtype)
     fail_user("layer '{}': its bias is shared with layers of another kind; GPUs cannot train that, use --device cpu",

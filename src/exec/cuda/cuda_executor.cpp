@@ -96,7 +96,7 @@ class CudaExecutor final : public Executor {
   void start(std::size_t program, const StepArgs& args) override {
     OVERTAKE_CHECK(under_way_.size() < kUnderWay, "{} steps are under way already", under_way_.size());
     const Portion portion = next_portion(program);
-    UnderWay step{.program = program, .report = steps_ % kReports};
+    UnderWay step{.program = program, .report = steps_ % kReports, .is_behind_another = !under_way_.empty()};
     const CudaEvent& begin = begin_events_[step.report];
     check_cuda_call(cudaEventRecord(begin.get(), main()), "recording an event");
     enqueue_step(program, portion, args, false);
@@ -114,10 +114,9 @@ class CudaExecutor final : public Executor {
         "a kernel of plan {} failed on the GPU: {}; with --no-graph and CUDA_LAUNCH_BLOCKING=1 the task is named",
         plans_[step.program].schedule, cudaGetErrorString(error));
     FinishedStep finished{{}, read_report(step)};
-    float ms = 0;
-    check_cuda_call(cudaEventElapsedTime(&ms, begin_events_[step.report].get(), end_events_[step.report].get()),
-                    "reading a step's time");
-    finished.trace.step_ns = std::llround(static_cast<double>(ms) * 1e6);
+    finished.trace.step_ns = nanoseconds_between(begin_events_[step.report], end_events_[step.report]);
+    const std::uint64_t before = (step.report + kReports - 1) % kReports;
+    if (step.is_behind_another) finished.idle_ns = nanoseconds_between(end_events_[before], begin_events_[step.report]);
     return finished;
   }
 
@@ -208,6 +207,7 @@ class CudaExecutor final : public Executor {
   struct UnderWay {
     std::size_t program;
     std::uint64_t report;
+    bool is_behind_another = false;  // that was under way when it was started
   };
 
   const Graph& graph() const { return plans_[0].graph; }

@@ -74,10 +74,14 @@ CudaDevice::CudaDevice(int gpu, const BackendOptions& options)
       options.tuning_file ? std::filesystem::path(*options.tuning_file) : cuda::Tuning::default_path(cuda::gpu_name());
   if (options.side_sms > 0) side_partition_ = make_side_partition(options.side_sms);
   if (options.virtual_gpus > 0) virtual_gpus_ = split_gpu(options.virtual_gpus);
-  tuning_ = std::make_unique<cuda::Tuning>(path, cuda::TuningOptions{.measure = options.tune},
-                                           [note = options.note](const std::string& line) {
-                                             if (note) note(line);
-                                           });
+  if (side_partition_) part_streams_.push_back(side_partition_->make_stream(0));
+  if (virtual_gpus_)
+    for (const SmPartition& part : virtual_gpus_->gpus) part_streams_.push_back(part.make_stream(0));
+  cuda::TuningOptions tuning{.measure = options.tune};
+  for (const CudaStream& part : part_streams_) tuning.parts.push_back(part.get());
+  tuning_ = std::make_unique<cuda::Tuning>(path, tuning, [note = options.note](const std::string& line) {
+    if (note) note(line);
+  });
 }
 
 CudaDevice::~CudaDevice() = default;

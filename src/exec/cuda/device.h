@@ -56,6 +56,7 @@ class CudaDevice {
   std::optional<VirtualGpus> virtual_gpus_;
   VirtualLink virtual_link_;
   GpuRanks ranks_;
+  std::vector<CudaStream> part_streams_;  // one of each part of the GPU that lanes have for themselves
   std::unique_ptr<cuda::Tuning> tuning_;
   Made<cuda::ConvKind, cuda::Conv> convs_;
   std::vector<std::pair<cuda::ConvKind, bool>> pitched_convs_;  // whether they are worth having

@@ -1,5 +1,7 @@
 #include "exec/cuda/handles.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/units.h"
 
@@ -20,6 +22,12 @@ CudaEvent make_event(bool timed) {
   check_cuda_call(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming),
                   "making an event");
   return CudaEvent(event);
+}
+
+std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
+  float ms = 0;
+  check_cuda_call(cudaEventElapsedTime(&ms, a.get(), b.get()), "reading the time between events");
+  return std::llround(static_cast<double>(ms) * 1e6);
 }
 
 DeviceMemory::DeviceMemory(std::size_t bytes, const char* what) {

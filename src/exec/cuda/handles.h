@@ -39,6 +39,8 @@ using CudaGraphExec = CudaOwned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 CudaStream make_stream(int priority);
 CudaEvent make_event(bool timed);
+// Of timed ones that have happened.
+std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b);
 
 inline void free_device_memory(std::byte* p) { cudaFree(p); }
 inline void free_pinned_memory(std::byte* p) { cudaFreeHost(p); }

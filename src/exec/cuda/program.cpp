@@ -62,12 +62,6 @@ void wait(cudaStream_t stream, const CudaEvent& event) {
   check_cuda_call(cudaStreamWaitEvent(stream, event.get(), 0), "waiting for an event");
 }
 
-std::int64_t nanoseconds_between(const CudaEvent& a, const CudaEvent& b) {
-  float ms = 0;
-  check_cuda_call(cudaEventElapsedTime(&ms, a.get(), b.get()), "reading a task's time");
-  return std::llround(static_cast<double>(ms) * 1e6);
-}
-
 }  // namespace
 
 CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, StreamPool& streams,

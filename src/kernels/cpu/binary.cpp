@@ -165,6 +165,15 @@ void sum_n(std::span<const T* const> in, T* out, std::int64_t count, std::int64_
   });
 }
 
+template <class A, class Out>
+void add_bf16(const A* a, const bf16* b, Out* out, std::int64_t count, std::int64_t block_begin,
+              std::int64_t block_end) {
+  for_each_block(count, block_begin, block_end, [&](std::int64_t first, std::int64_t size) {
+#pragma omp simd
+    for (std::int64_t i = first; i < first + size; ++i) out[i] = from_float<Out>(to_float(a[i]) + to_float(b[i]));
+  });
+}
+
 template void binary_forward(BinaryOp, const BinaryPlan&, const float*, const float*, float*, std::int64_t,
                              std::int64_t);
 template void binary_forward(BinaryOp, const BinaryPlan&, const bf16*, const bf16*, bf16*, std::int64_t, std::int64_t);
@@ -172,5 +181,9 @@ template void expand(const BinaryPlan&, float, const float*, float*, std::int64_
 template void expand(const BinaryPlan&, float, const bf16*, bf16*, std::int64_t, std::int64_t);
 template void sum_n(std::span<const float* const>, float*, std::int64_t, std::int64_t, std::int64_t);
 template void sum_n(std::span<const bf16* const>, bf16*, std::int64_t, std::int64_t, std::int64_t);
+template void add_bf16(const float*, const bf16*, float*, std::int64_t, std::int64_t, std::int64_t);
+template void add_bf16(const float*, const bf16*, bf16*, std::int64_t, std::int64_t, std::int64_t);
+template void add_bf16(const bf16*, const bf16*, float*, std::int64_t, std::int64_t, std::int64_t);
+template void add_bf16(const bf16*, const bf16*, bf16*, std::int64_t, std::int64_t, std::int64_t);
 
 }  // namespace overtake::kernels

@@ -88,4 +88,10 @@ void binary_backward_combine(const BinaryGradPlan& plan, const float* partials, 
 template <class T>
 void sum_n(std::span<const T* const> in, T* out, std::int64_t count, std::int64_t block_begin, std::int64_t block_end);
 
+// out = a + b [count], where the sum so far or the result may be wider than what is added; units and places as of
+// sum_n.
+template <class A, class Out>
+void add_bf16(const A* a, const bf16* b, Out* out, std::int64_t count, std::int64_t block_begin,
+              std::int64_t block_end);
+
 }  // namespace overtake::kernels

@@ -210,11 +210,20 @@ void sum_n(cudaStream_t stream, std::span<const T* const> in, T* out, std::int64
   }
 }
 
+template <class A, class Out>
+void add_bf16(cudaStream_t stream, const A* a, const bf16* b, Out* out, std::int64_t count) {
+  map2(stream, "add_bf16", Add{}, a, b, out, count);
+}
+
 template void binary_forward(cudaStream_t, BinaryOp, const BinaryPlan&, const float*, const float*, float*);
 template void binary_forward(cudaStream_t, BinaryOp, const BinaryPlan&, const bf16*, const bf16*, bf16*);
 template void expand(cudaStream_t, const BinaryPlan&, float, const float*, float*);
 template void expand(cudaStream_t, const BinaryPlan&, float, const bf16*, bf16*);
 template void sum_n(cudaStream_t, std::span<const float* const>, float*, std::int64_t);
 template void sum_n(cudaStream_t, std::span<const bf16* const>, bf16*, std::int64_t);
+template void add_bf16(cudaStream_t, const float*, const bf16*, float*, std::int64_t);
+template void add_bf16(cudaStream_t, const float*, const bf16*, bf16*, std::int64_t);
+template void add_bf16(cudaStream_t, const bf16*, const bf16*, float*, std::int64_t);
+template void add_bf16(cudaStream_t, const bf16*, const bf16*, bf16*, std::int64_t);
 
 }  // namespace overtake::cuda

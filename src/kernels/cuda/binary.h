@@ -40,4 +40,9 @@ void binary_backward(cudaStream_t stream, const BinaryGradPlan& plan, const T* d
 template <class T>
 void sum_n(cudaStream_t stream, std::span<const T* const> in, T* out, std::int64_t count);
 
+// out = a + b [count], where the sum so far or the result may be wider than what is added. May be in place over an
+// operand of the result's type.
+template <class A, class Out>
+void add_bf16(cudaStream_t stream, const A* a, const bf16* b, Out* out, std::int64_t count);
+
 }  // namespace overtake::cuda

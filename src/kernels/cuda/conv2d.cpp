@@ -241,7 +241,9 @@ struct Conv::Plan {
     const TuningOptions& options = tuning.options();
     const std::string key = key_of(kind, options.deterministic, most_workspace);
     Search search{unwanted(kind, options.deterministic), most_workspace, options.measure ? kMostCandidates : 1, {}};
-    if (const auto kept = options.measure ? tuning.find(key) : std::nullopt; kept && take(*kept, search)) return;
+    if (const auto kept = options.measure ? tuning.find(key) : std::nullopt;
+        kept && take(*kept, search) && can_run(tuning))
+      return;
 
     std::vector<Candidate> found = right_plans(search, tuning, key);
     if (found.empty()) {  // the first was wrong; others may be right
@@ -267,6 +269,14 @@ struct Conv::Plan {
     return true;
   }
 
+  // On every part of the GPU that it must run on.
+  bool can_run(const Tuning& tuning) const {
+    if (tuning.options().parts.empty()) return true;
+    TrialOperands operands(kind, {plan});
+    return tuning.can_run(
+        [&](cudaStream_t s) { enqueue(s, plan.index, operands.pointers, operands.workspace.data()); });
+  }
+
   // Plans that give what they should, where that can be tried. A std::runtime_error where there are none at all.
   std::vector<Candidate> right_plans(const Search& search, Tuning& tuning, const std::string& key) {
     std::string reason;
@@ -284,8 +294,10 @@ struct Conv::Plan {
 
   bool is_right_plan(const Candidate& one, TrialOperands& operands, Tuning& tuning, const std::string& key) const {
     random_fill(nullptr, element_type(kind), operands.out.data(), out_array(kind).elements(), 5);
+    const auto run = [&](cudaStream_t s) { enqueue(s, one.index, operands.pointers, operands.workspace.data()); };
+    if (!tuning.can_run(run)) return false;
     try {
-      enqueue(nullptr, one.index, operands.pointers, operands.workspace.data());
+      run(nullptr);
     } catch (const std::runtime_error&) {
       return false;  // promised, but it cannot run
     }

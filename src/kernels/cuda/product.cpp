@@ -190,12 +190,16 @@ struct Product::Plan {
 
   void choose(Tuning& tuning, std::size_t most_workspace) {
     const bool deterministic = tuning.options().deterministic;
+    const std::string key = key_of(shape, deterministic, most_workspace);
     if (!tuning.options().measure) {
-      choice = candidates(1, most_workspace, deterministic).front();
+      const auto found =
+          candidates(tuning.options().parts.empty() ? 1 : kMostCandidates, most_workspace, deterministic);
+      const auto usable = std::ranges::find_if(found, [&](const auto& one) { return can_run(one, tuning); });
+      if (usable == found.end()) throw std::runtime_error(fmt::format("cuBLASLt: no part of the GPU can run {}", key));
+      choice = *usable;
       return;
     }
-    const std::string key = key_of(shape, deterministic, most_workspace);
-    if (const auto kept = tuning.find(key); kept && take(*kept, most_workspace)) return;
+    if (const auto kept = tuning.find(key); kept && take(*kept, most_workspace) && can_run(choice, tuning)) return;
     const auto found = candidates(kMostCandidates, most_workspace, deterministic);
     choice = found.front();
     std::optional<Fastest> best;
@@ -225,6 +229,14 @@ struct Product::Plan {
     return true;
   }
 
+  // On every part of the GPU that it must run on.
+  bool can_run(const cublasLtMatmulHeuristicResult_t& way, const Tuning& tuning) const {
+    if (tuning.options().parts.empty()) return true;
+    const TemporaryArray any(ElementType::f32, kAlignment, 1), workspace(way.workspaceSize);  // nothing is run
+    const ProductOperands operands{any.data(), any.data(), any.data(), any.data(), any.data()};
+    return tuning.can_run([&](cudaStream_t s) { enqueue(s, way, operands, 1, workspace.data()); });
+  }
+
   std::optional<Fastest> fastest(const std::vector<cublasLtMatmulHeuristicResult_t>& found, Tuning& tuning) const {
     const ProductShape& s = shape;
     std::size_t most = 0;
@@ -234,16 +246,18 @@ struct Product::Plan {
         saved(s.c, has_saved(s.extra) ? s.batches * s.m * s.n : 1, 5), workspace(most);
     const ProductOperands operands{a.data(), b.data(), c.data(), vector.data(), saved.data()};
     return tuning.fastest_of(found.size(), [&](std::size_t i, cudaStream_t stream) {
-      enqueue(stream, found[i], operands, 1, workspace.data(), 0);
+      enqueue(stream, found[i], operands, 1, workspace.data());
     });
   }
 
   void enqueue(cudaStream_t stream, const cublasLtMatmulHeuristicResult_t& way, const ProductOperands& o, float scale,
-               void* workspace, float beta) const {
+               void* workspace) const {
     const std::lock_guard lock(pointers);
     if (has_vector(shape.extra)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.vector);
     if (has_saved(shape.extra)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o.saved);
-    check(cublasLtMatmul(handle(), operation, &scale, o.b, first, o.a, second, &beta, o.c, result, o.c, result,
+    const float beta = o.add != nullptr ? 1 : 0;
+    const void* const added = o.add != nullptr ? o.add : o.c;
+    check(cublasLtMatmul(handle(), operation, &scale, o.b, first, o.a, second, &beta, added, result, o.c, result,
                          &way.algo, workspace, way.workspaceSize, stream),
           "running a product");
   }
@@ -267,10 +281,9 @@ Product& Product::operator=(Product&&) noexcept = default;
 std::size_t Product::workspace_bytes() const { return plan_->choice.workspaceSize; }
 double Product::microseconds() const { return plan_->microseconds; }
 
-void Product::run(cudaStream_t stream, const ProductOperands& operands, float scale, void* workspace,
-                  float beta) const {
-  require_aligned("product", {operands.a, operands.b, operands.c});
-  plan_->enqueue(stream, plan_->choice, operands, scale, workspace, beta);
+void Product::run(cudaStream_t stream, const ProductOperands& operands, float scale, void* workspace) const {
+  require_aligned("product", {operands.a, operands.b, operands.c, operands.add});
+  plan_->enqueue(stream, plan_->choice, operands, scale, workspace);
 }
 
 }  // namespace overtake::cuda

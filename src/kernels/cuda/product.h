@@ -42,7 +42,8 @@ struct ProductOperands {
   const void* b = nullptr;
   void* c = nullptr;
   const void* vector = nullptr;
-  void* saved = nullptr;  // [batches, m, n], dense, of c's type: written by bias_gelu_tanh, read by gelu_tanh_grad
+  void* saved = nullptr;      // [batches, m, n], dense, of c's type: written by bias_gelu_tanh, read by gelu_tanh_grad
+  const void* add = nullptr;  // lies like c, or is c: added to the product, with the bits that adding it later gives
 };
 
 // A product made ready for one device. Any thread may run it.
@@ -56,9 +57,8 @@ class Product {
 
   std::size_t workspace_bytes() const;
   double microseconds() const;  // as measured; 0 if the choice was kept from before or nothing is measured
-  // Enqueues c = beta c + ..., beta 0 (c is not read) or 1. The workspace must not be used by anything that may run at
-  // the same time.
-  void run(cudaStream_t stream, const ProductOperands& operands, float scale, void* workspace, float beta = 0) const;
+  // The workspace must not be used by anything that may run at the same time.
+  void run(cudaStream_t stream, const ProductOperands& operands, float scale, void* workspace) const;
 
  private:
   struct Plan;

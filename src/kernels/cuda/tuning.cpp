@@ -48,35 +48,34 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 // The time between two places of a stream.
 class Stopwatch {
  public:
-  Stopwatch() {
-    check(cudaEventCreate(&start_), "an event");
-    const cudaError_t error = cudaEventCreate(&stop_);
-    if (error != cudaSuccess) cudaEventDestroy(start_);
-    check(error, "an event");
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(stop_);
-    cudaEventDestroy(start_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
   template <class Work>
   double microseconds(cudaStream_t stream, const Work& work) const {
-    check(cudaEventRecord(start_, stream), "measuring");
+    check(cudaEventRecord(start_.get(), stream), "measuring");
     work();
-    check(cudaEventRecord(stop_, stream), "measuring");
-    check(cudaEventSynchronize(stop_), "running what is measured");
+    check(cudaEventRecord(stop_.get(), stream), "measuring");
+    check(cudaEventSynchronize(stop_.get()), "running what is measured");
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start_, stop_), "measuring");
+    check(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()), "measuring");
     return 1e3 * static_cast<double>(milliseconds);
   }
 
  private:
-  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  Event start_, stop_;
 };
 
 // Work as one graph: a launch costs the host nothing between one run and the next, as in a captured step.
@@ -220,6 +219,7 @@ std::optional<Fastest> Tuning::fastest_of(std::size_t count,
   const Stream stream;
   std::optional<Fastest> best;
   for (std::size_t i = 0; i < count; ++i) {
+    if (!can_run([&](cudaStream_t s) { run(i, s); })) continue;
     const double hopeless =
         best ? std::max(kHopeless * best->microseconds, kLaunchMicroseconds) : std::numeric_limits<double>::infinity();
     try {
@@ -231,6 +231,27 @@ std::optional<Fastest> Tuning::fastest_of(std::size_t count,
     }
   }
   return best;
+}
+
+// As a step's graph has it: forked from a stream of the whole GPU.
+bool Tuning::can_run(const std::function<void(cudaStream_t)>& work) const {
+  return std::all_of(options_.parts.begin(), options_.parts.end(), [&](cudaStream_t part) {
+    const Event fork, join;
+    const auto on_part = [&](cudaStream_t whole) {
+      check(cudaEventRecord(fork.get(), whole), "forking");
+      check(cudaStreamWaitEvent(part, fork.get(), 0), "forking");
+      work(part);
+      check(cudaEventRecord(join.get(), part), "joining");
+      check(cudaStreamWaitEvent(whole, join.get(), 0), "joining");
+    };
+    try {
+      const Captured captured(on_part, 1);
+    } catch (const std::runtime_error&) {
+      cudaGetLastError();  // it is told by this
+      return false;
+    }
+    return true;
+  });
 }
 
 void Tuning::note(const std::string& text) const {

@@ -11,12 +11,16 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace overtake::cuda {
 
 struct TuningOptions {
   bool measure = true;  // false: the first candidate of the library's heuristic; nothing is timed, nothing kept is used
   bool deterministic = true;  // only candidates whose sums have a fixed order
+  // Streams of parts of the GPU, which must be able to run what is chosen: kernels in clusters of thread blocks need
+  // so many SMs close together. None: the whole GPU.
+  std::vector<cudaStream_t> parts = {};
 };
 
 struct Fastest {
@@ -45,9 +49,12 @@ class Tuning {
   void save();
 
   // The fastest of candidates 0 to count - 1, each run many times on a stream of its own, one measurement at a time in
-  // the process. A candidate that throws is left out; nullopt if all did.
+  // the process. A candidate that throws, or that a part cannot run, is left out; nullopt if all were.
   std::optional<Fastest> fastest_of(std::size_t count,
                                     const std::function<void(std::size_t candidate, cudaStream_t)>& run);
+
+  // Whether every one of the parts can have this in a graph. Nothing is run.
+  bool can_run(const std::function<void(cudaStream_t)>& work) const;
 
   void note(const std::string& text) const;
 

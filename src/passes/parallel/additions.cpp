@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/weights.h"
 
 namespace overtake {
 namespace {
@@ -43,13 +44,7 @@ TaskId Additions::add_task(std::uint32_t device, std::uint32_t micro_batch, Kind
   const TaskId t = g.add_task(kind, op, layer, g.add_attrs(attrs), reads, writes);
   g.tasks[t].device = static_cast<std::uint16_t>(device);
   g.tasks[t].micro_batch = micro_batch;
-  if (op == Op::transfer) return t;
-  const std::int64_t bytes = target_.scratch_bytes(g, g.tasks[t]);
-  if (bytes == 0) return t;
-  std::vector<BufferId> with_scratch = writes;
-  with_scratch.push_back(g.add_buffer(g.task_name(t) + ".scratch", {bytes}, DType::u8, Role::scratch));
-  g.buffers.back().device = static_cast<std::uint16_t>(device);
-  g.set_operands(t, reads, with_scratch);
+  if (op != Op::transfer) add_scratch(g, t, target_);
   return t;
 }
 

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "passes/parallel/gradient_sum.h"
 #include "passes/parallel/unfold_step.h"
 #include "passes/parallel/unfold_transfers.h"
+#include "passes/weights.h"
 
 namespace overtake {
 namespace {
@@ -64,9 +66,15 @@ class Unfolder {
   using Here = std::unordered_map<BufferId, BufferId>;  // a buffer of the step -> where a block has it
   // What is summed over the micro-batches of a device so far, within a group.
   struct Group {
-    std::map<std::uint32_t, BufferId> waiting;  // by micro-batch: made, but those before are not
+    std::map<std::uint32_t, BufferId> waiting;  // by turn: made, but those before are not
     std::uint32_t added = 0;
     BufferId sum = kNone;
+  };
+  // Which of the gradients that are summed on a device one is.
+  struct Turn {
+    std::uint32_t index, of_a_group;
+    bool is_first() const { return index % of_a_group == 0; }
+    bool is_last() const { return (index + 1) % of_a_group == 0; }
   };
 
   bool is_gradient_piece(TaskId t) const {
@@ -84,7 +92,8 @@ class Unfolder {
         for (const BufferId b : to_.members(c)) here[b] = to_.groups(c, b).at(g);
       for (const TaskId of_step : blocks_.tasks[cluster_.task_of[t]]) clone(t, of_step, here);
       for (const BufferId c : in_.writes(t))
-        for (const BufferId b : to_.members(c)) sum[b] = g == 0 ? here.at(b) : sum_of(t, b, sum.at(b), here.at(b));
+        for (const BufferId b : to_.members(c))
+          sum[b] = g == 0 ? here.at(b) : sum_of(t, b, sum.at(b), here.at(b), step_.buffers[b].dtype);
     }
     for (const BufferId c : in_.writes(t))
       for (const BufferId b : to_.members(c)) to_.set_instance(c, b, sum.at(b));
@@ -99,11 +108,14 @@ class Unfolder {
     for (const BufferId c : in_.writes(t))
       if (is_update || !to_.is_total(c))
         for (const BufferId b : to_.members(c)) here[b] = to_.instance(c, b);
+    const auto for_each_gradient = [&](auto&& body) {
+      for (const BufferId c : in_.writes(t))
+        if (!is_update && to_.is_total(c))
+          for (const BufferId b : to_.members(c)) body(c, b);
+    };
+    for_each_gradient([&](BufferId, BufferId b) { let_writer_add(t, b, here); });
     for (const TaskId of_step : blocks_.tasks[cluster_.task_of[t]]) clone(t, of_step, here);
-    if (is_update) return;
-    for (const BufferId c : in_.writes(t))
-      if (to_.is_total(c))
-        for (const BufferId b : to_.members(c)) add_up(t, b, here.at(b), to_.is_tied(c));
+    for_each_gradient([&](BufferId c, BufferId b) { add_up(t, b, here.at(b), to_.is_tied(c)); });
   }
 
   void clone(TaskId t, TaskId of_step, Here& here) {
@@ -132,7 +144,14 @@ class Unfolder {
       const auto [replica, micro_batch] = place_of(t);
       losses_[{replica, micro_batch, static_cast<std::uint32_t>(loss - step_.losses.begin())}] = writes.back();
     }
-    to_.add_task(t, task.kind, task.op, to_.layer(task.layer), attrs_of(t, task), reads, writes);
+    const bool is_part = !writes.empty() && added_to_.contains(writes[0]);
+    if (is_part) {
+      if (const BufferId sum = added_to_.at(writes[0]); sum != kNone) reads.push_back(sum);
+      const BufferId last = writes_of_step.back();
+      if (last != kNone && step_.buffers[last].role == Role::scratch) writes.pop_back();
+    }
+    const TaskId made = to_.add_task(t, task.kind, task.op, to_.layer(task.layer), attrs_of(t, task), reads, writes);
+    if (is_part) add_scratch(to_.graph(), made, *options_.target);
   }
 
   std::pair<std::uint32_t, std::uint32_t> place_of(TaskId t) const {
@@ -155,28 +174,56 @@ class Unfolder {
     return to_.graph().add_attrs(attrs);
   }
 
+  Group& group_of(TaskId t, BufferId b) { return groups_[std::uint64_t{b} * to_.devices() + in_.tasks[t].device]; }
+  Turn turn_of(TaskId t) const {
+    const std::set<std::uint32_t>& all = micro_batches_of_.at({in_.tasks[t].device, cluster_.task_of[t]});
+    return {static_cast<std::uint32_t>(std::distance(all.begin(), all.find(in_.tasks[t].micro_batch))),
+            static_cast<std::uint32_t>(std::max<std::size_t>(1, all.size() / options_.groups))};
+  }
+
+  // Before the task that makes a gradient: where the sum so far is there and the task can add to it, it will. Where it
+  // could but those before are not there yet, the gradient is made as if, so that the sum has the same bits.
+  void let_writer_add(TaskId t, BufferId b, Here& here) {
+    const Turn turn = turn_of(t);
+    const GradientSum how = gradient_sum(step_, b, to_.writer_of(b), options_.target);
+    if (turn.of_a_group == 1 || !how.is_added_by_writer || (how.is_rounded && turn.is_last())) return;
+    here[b] = add_sum(t, b, DType::f32);
+    const Group& group = group_of(t, b);
+    added_to_[here[b]] = !turn.is_first() && group.added == turn.index ? group.sum : kNone;
+  }
+
   void add_up(TaskId t, BufferId b, BufferId gradient, bool is_tied) {
-    const std::uint32_t device = in_.tasks[t].device;
-    Group& group = groups_[std::uint64_t{b} * to_.devices() + device];
-    UnfoldedStep::Total& total = to_.total(b, device);
-    const std::set<std::uint32_t>& all = micro_batches_of_.at({device, cluster_.task_of[t]});
-    const auto of_a_group = static_cast<std::uint32_t>(std::max<std::size_t>(1, all.size() / options_.groups));
-    group.waiting[in_.tasks[t].micro_batch] = gradient;
-    while (group.added < all.size()) {
-      const auto next = group.waiting.find(*std::next(all.begin(), group.added));
-      if (next == group.waiting.end()) return;
-      group.sum = group.sum == kNone ? next->second : sum_of(t, b, group.sum, next->second);
+    const Turn turn = turn_of(t);
+    Group& group = group_of(t, b);
+    UnfoldedStep::Total& total = to_.total(b, in_.tasks[t].device);
+    const DType dtype = step_.buffers[b].dtype;
+    group.waiting[turn.index] = gradient;
+    for (auto next = group.waiting.find(group.added); next != group.waiting.end();
+         next = group.waiting.find(group.added)) {
+      const bool is_last = Turn{group.added, turn.of_a_group}.is_last();
+      const auto added = added_to_.find(next->second);
+      const bool is_in_it = added != added_to_.end() && added->second != kNone;
+      if (group.sum == kNone || is_in_it)
+        group.sum = next->second;
+      else
+        group.sum = sum_of(t, b, group.sum, next->second, is_last ? dtype : DType::f32);
       group.waiting.erase(next);
-      if (++group.added % of_a_group != 0) continue;
+      ++group.added;
+      if (!is_last) continue;
       const BufferId sum = std::exchange(group.sum, kNone);
       if (is_tied)
         total.groups.push_back(sum);
       else
-        total.sum = total.sum == kNone ? sum : sum_of(t, b, total.sum, sum);
+        total.sum = total.sum == kNone ? sum : sum_of(t, b, total.sum, sum, dtype);
     }
   }
-  BufferId sum_of(TaskId t, BufferId b, BufferId before, BufferId next) {
+  BufferId add_sum(TaskId t, BufferId b, DType dtype) {
     const BufferId sum = to_.add_buffer(b, in_.tasks[t].device);
+    to_.graph().buffers[sum].dtype = dtype;
+    return sum;
+  }
+  BufferId sum_of(TaskId t, BufferId b, BufferId before, BufferId next, DType dtype) {
+    const BufferId sum = add_sum(t, b, dtype);
     const BufferId reads[] = {before, next};
     to_.add_task(t, Kind::weight_grad, Op::sum, to_.layer(step_.tasks[to_.writer_of(b)].layer),
                  to_.graph().add_attrs({}), reads, {&sum, 1});
@@ -203,6 +250,8 @@ class Unfolder {
   std::set<BufferId> noted_;
   std::map<std::pair<std::uint32_t, TaskId>, std::set<std::uint32_t>> micro_batches_of_;  // of a device's gradients
   std::unordered_map<std::uint64_t, Group> groups_;  // by buffer of the step and device
+  // What products make as parts of a sum -> the sum so far, where they add to that; else none.
+  std::unordered_map<BufferId, BufferId> added_to_;
   std::map<UnfoldedPlan::Loss, BufferId> losses_;
 };
 

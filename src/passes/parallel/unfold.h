@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "passes/parallel/spread.h"
+#include "passes/target.h"
 
 namespace overtake {
 
@@ -13,6 +14,8 @@ struct UnfoldOptions {
   // A replica adds up its micro-batches in so many groups, then the groups, each in their order: as many replicas with
   // a group each would. The number of micro-batches is a multiple of it.
   std::uint32_t groups = 1;
+  // What runs it: its products may add to the sums. None: they do not.
+  const Target* target = nullptr;
 };
 
 // Tasks of several devices in one graph. A transfer reads what it needs where that is made, on whatever device; see
