@@ -15,6 +15,7 @@
 #include "passes/parallel/unfold.h"
 #include "passes/pipeline.h"
 #include "passes/pipeline/named.h"
+#include "passes/uses.h"
 #include "passes/weights.h"
 
 namespace overtake {
@@ -65,14 +66,6 @@ std::vector<std::uint32_t> micro_batches_of(const Graph& g, BufferId sum, const 
   return all;
 }
 
-std::vector<TaskId> writers_of(const Graph& g) {
-  std::vector<TaskId> writer(g.buffers.size(), kNone);
-  for (TaskId t = 0; t < g.tasks.size(); ++t)
-    for (const BufferId b : g.writes(t))
-      if (b != kNone) writer[b] = t;
-  return writer;
-}
-
 constexpr std::uint32_t kMicroBatches = 4;
 
 UnfoldedPlan plan_of(const Graph& step, const char* schedule, const Target& target) {
@@ -89,7 +82,7 @@ void check_sums(const Graph& step, const Graph& g) {
   std::map<std::string, BufferId> of_step;  // gradients, by name
   for (const Parameter& p : step.parameters)
     if (p.gradient != kNone) of_step[std::string(step.buffer_name(p.gradient))] = p.gradient;
-  const std::vector<TaskId> writer = writers_of(g), writer_in_step = writers_of(step);
+  const std::vector<TaskId> writer = Uses(g).writer, writer_in_step = Uses(step).writer;
   Sums counted, want;
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
     if (g.tasks[t].kind != Kind::update) continue;

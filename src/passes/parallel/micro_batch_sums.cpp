@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "passes/parallel/gradient_sum.h"
+#include "passes/uses.h"
 #include "passes/weights.h"
 
 namespace overtake {
@@ -14,10 +15,7 @@ struct Gradient {
 };
 
 std::vector<Gradient> trained_gradients(const Graph& step, const Target& target) {
-  std::vector<TaskId> writers(step.buffers.size(), kNone);
-  for (TaskId t = 0; t < step.tasks.size(); ++t)
-    for (const BufferId b : step.writes(t))
-      if (b != kNone) writers[b] = t;
+  const std::vector<TaskId> writers = Uses(step).writer;
   std::vector<Gradient> all;
   for (const Parameter& p : step.parameters)
     if (const BufferId b = p.gradient; b != kNone && writers[b] != kNone)
