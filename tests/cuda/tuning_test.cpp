@@ -51,6 +51,7 @@ TEST(TuningParts, MustBeAbleToRunWhatIsChosen) {
     if (s == part) throw std::runtime_error("not here");
     works(s);
   };
+  works(nullptr);
   Tuning whole({}, {}, nullptr), with_part({}, {.parts = {part}}, nullptr);
   EXPECT_TRUE(whole.can_run(fails));
   EXPECT_TRUE(with_part.can_run(works));

@@ -230,11 +230,8 @@ struct Product::Plan {
   }
 
   // On every part of the GPU that it must run on.
-  bool can_run(const cublasLtMatmulHeuristicResult_t& way, const Tuning& tuning) const {
-    if (tuning.options().parts.empty()) return true;
-    const TemporaryArray any(ElementType::f32, kAlignment, 1), workspace(way.workspaceSize);  // nothing is run
-    const ProductOperands operands{any.data(), any.data(), any.data(), any.data(), any.data()};
-    return tuning.can_run([&](cudaStream_t s) { enqueue(s, way, operands, 1, workspace.data()); });
+  bool can_run(const cublasLtMatmulHeuristicResult_t& way, Tuning& tuning) const {
+    return tuning.options().parts.empty() || fastest({way}, tuning).has_value();
   }
 
   std::optional<Fastest> fastest(const std::vector<cublasLtMatmulHeuristicResult_t>& found, Tuning& tuning) const {

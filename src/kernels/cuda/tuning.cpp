@@ -219,13 +219,13 @@ std::optional<Fastest> Tuning::fastest_of(std::size_t count,
   const Stream stream;
   std::optional<Fastest> best;
   for (std::size_t i = 0; i < count; ++i) {
-    if (!can_run([&](cudaStream_t s) { run(i, s); })) continue;
     const double hopeless =
         best ? std::max(kHopeless * best->microseconds, kLaunchMicroseconds) : std::numeric_limits<double>::infinity();
     try {
       const double time = measure(
           stream.get(), [&](cudaStream_t s) { run(i, s); }, hopeless);
-      if (!best || time < best->microseconds) best = Fastest{i, time};
+      const bool is_better = !best || time < best->microseconds;
+      if (is_better && can_run([&](cudaStream_t s) { run(i, s); })) best = Fastest{i, time};
     } catch (const std::runtime_error&) {
       // A candidate that the library promised and cannot run, or cannot run in a capture, is none.
     }

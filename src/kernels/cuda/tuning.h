@@ -53,7 +53,8 @@ class Tuning {
   std::optional<Fastest> fastest_of(std::size_t count,
                                     const std::function<void(std::size_t candidate, cudaStream_t)>& run);
 
-  // Whether every one of the parts can have this in a graph. Nothing is run.
+  // Whether every one of the parts can have this in a graph. Nothing is run; it must have run once before, because a
+  // first run may do what a capture does not allow.
   bool can_run(const std::function<void(cudaStream_t)>& work) const;
 
   void note(const std::string& text) const;
