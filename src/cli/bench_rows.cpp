@@ -63,8 +63,10 @@ void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
     for (BenchRow& row : rows) {
       const Burst all = burst(*row.session, least, rounds.learning_rate);
       round_ms = std::max(round_ms, all.ms.back());
-      if (i >= rounds.warm) row.ms.insert(row.ms.end(), all.ms.begin(), all.ms.end());
-      if (i >= rounds.warm) row.idle_ms.insert(row.idle_ms.end(), all.idle_ms.begin(), all.idle_ms.end());
+      if (i >= rounds.warm) {
+        row.ms.insert(row.ms.end(), all.ms.begin(), all.ms.end());
+        row.idle_ms.insert(row.idle_ms.end(), all.idle_ms.begin(), all.idle_ms.end());
+      }
       if (rounds.trace && i + 1 == count) row.traces.push_back(row.session->step_traced(rounds.learning_rate).trace);
     }
     least = steps_lasting(kBurstMs, round_ms, least, kLongestBurst);

@@ -9,23 +9,15 @@
 #include <set>
 
 #include "cost/roofline.h"
-#include "exec/gpu_target.h"
-#include "models/zoo.h"
 #include "passes/parallel/micro_batch_sums.h"
 #include "passes/parallel/unfold.h"
-#include "passes/pipeline.h"
 #include "passes/pipeline/named.h"
 #include "passes/uses.h"
 #include "passes/weights.h"
+#include "unit/gpu_step.h"
 
 namespace overtake {
 namespace {
-
-Graph gpu_step(const std::string& model, const std::string& settings) {
-  PassRunner runner({.skip = {"group_updates", "share_concats"}, .print = {}});
-  return build_training_graph(build_model(model, ModelSettings::parse(settings)), GpuTarget(),
-                              {.optimizer = {}, .bf16 = true, .extra = {}}, runner);
-}
 
 // Scratch, so that a product that writes another type is seen to get its own.
 class ScratchTarget final : public GpuTarget {

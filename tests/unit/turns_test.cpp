@@ -11,22 +11,14 @@
 
 #include "base/error.h"
 #include "cost/roofline.h"
-#include "exec/gpu_target.h"
 #include "exec/transfer_calls.h"
-#include "models/zoo.h"
 #include "passes/parallel/unfold.h"
-#include "passes/pipeline.h"
 #include "passes/pipeline/named.h"
 #include "train/parallel.h"
+#include "unit/gpu_step.h"
 
 namespace overtake {
 namespace {
-
-Graph training_step(const std::string& model, const std::string& settings) {
-  PassRunner runner({.skip = {"group_updates", "share_concats"}, .print = {}});
-  return build_training_graph(build_model(model, ModelSettings::parse(settings)), GpuTarget(),
-                              {.optimizer = {}, .bf16 = true, .extra = {}}, runner);
-}
 
 struct Way {
   const char* name;
@@ -47,7 +39,7 @@ struct Layout {
 class Planner {
  public:
   Planner(const std::string& model, const std::string& settings)
-      : step_(training_step(model, settings)),
+      : step_(gpu_step(model, settings)),
         blocks_(make_blocks(step_, roofline(step_, load_cluster("h200").devices[0]), 24)) {}
 
   UnfoldedPlan plan(const Layout& layout, std::string_view schedule, const Way& way) const {

@@ -16,7 +16,8 @@
 namespace overtake::cuda {
 
 struct TuningOptions {
-  bool measure = true;  // false: the first candidate of the library's heuristic; nothing is timed, nothing kept is used
+  // False: the first candidate of the library's heuristic, of those that all parts can run; nothing kept is used.
+  bool measure = true;
   bool deterministic = true;  // only candidates whose sums have a fixed order
   // Streams of parts of the GPU, which must be able to run what is chosen: kernels in clusters of thread blocks need
   // so many SMs close together. None: the whole GPU.
