@@ -10,6 +10,8 @@
 
 namespace overtake {
 
+inline constexpr std::uint64_t kSeed = 3;
+
 // Delays some of the tasks that may be: they touch neither inputs nor results nor images inside others, and all that
 // comes after them in the step is delayed too.
 inline void delay_at_random(Graph& graph, std::mt19937& random) {

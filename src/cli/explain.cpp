@@ -11,7 +11,7 @@
 namespace overtake {
 namespace {
 
-constexpr std::size_t kMostRows = 30;
+constexpr std::size_t kMostMoves = 30;
 // Without these a step is the layers' own kernels and nothing more.
 const std::vector<std::string> kFusions = {"fold_transposes",  "fuse",           "fuse_elementwise",
                                            "join_projections", "fuse_gradients", "share_concats"};
@@ -78,11 +78,12 @@ std::string moves_table(const PlanChoice& planned) {
   const Graph& g = planned.candidates[planned.chosen].plan.graph;
   const std::vector<Move> moves = moves_of(planned);
   Table table({"task", "us", "lane", "step", "starts beside"});
-  for (const Move& m : moves | std::views::take(kMostRows))
+  for (const Move& m : moves | std::views::take(kMostMoves))
     table.add({g.task_name(m.task), fmt::format("{:.1f}", static_cast<double>(m.ns) * 1e-3), std::to_string(m.lane),
                m.is_delayed ? "next" : "same", m.beside == kNone ? "" : g.task_name(m.beside)});
   std::string text = table.text();
-  if (moves.size() > kMostRows) text += fmt::format("and {} shorter ones (--json has all)\n", moves.size() - kMostRows);
+  if (moves.size() > kMostMoves)
+    text += fmt::format("and {} shorter ones (--json has all)\n", moves.size() - kMostMoves);
   return moves.empty() ? "nothing runs on another lane or in the next step\n" : text;
 }
 

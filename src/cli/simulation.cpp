@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
 constexpr int kSteps = 4;                              // that follow one another, for the time between two
-constexpr std::size_t kMostRows = 16;                  // of devices that wait
+constexpr std::size_t kMostWaiting = 16;               // of devices that wait
 
 // The ways that --compare sets side by side.
 std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which) {
@@ -251,7 +251,7 @@ void tell_stuck(const std::string& name, const ClusterJob& job, const JobResult&
                              {"devices", json_of(devices)}}));
   else
     fmt::print("{}: {} of {} steps done, nothing more after {:.3f} ms\n{}", name, result.step_ends_ns.size(), job.steps,
-               ms, table_of(devices, kMostRows));
+               ms, table_of(devices, kMostWaiting));
   std::fflush(stdout);
   fail_user("simulate: {}: the step does not end: {}", name, result.stuck.empty() ? "" : result.stuck[0].why);
 }

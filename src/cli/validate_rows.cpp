@@ -126,9 +126,10 @@ constexpr std::array<Named, 4> kOfTable5 = {
     {{"1F1B", "1f1b"}, {"1F1B-I", "interleaved"}, {"ZB-H1", "zb-h1"}, {"ZB-H2", "zb-h2"}}};
 constexpr std::size_t kBaseline = 2;  // 1F1B in table 4
 
-constexpr int kSteps = 4;  // one behind the other
+constexpr int kPaperSteps = 4;  // one behind the other
 
-Setting zero_bubble(const ZeroBubbleModel& m, std::uint32_t micro_batches, const char* schedule, int steps = kSteps) {
+Setting zero_bubble(const ZeroBubbleModel& m, std::uint32_t micro_batches, const char* schedule,
+                    int steps = kPaperSteps) {
   return {.cluster = fmt::format("dgx-a100:{}", (m.devices + 7) / 8),
           .work = {.model = "gpt2",
                    .settings = fmt::format("layers={},width={},heads={},sequence=1024,positions=1024,vocabulary=50304,"
@@ -209,7 +210,7 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
       Setting base{
           .cluster = fmt::format("p3.8xlarge:{}", gpus / 4),
           .work = {.model = net.model, .precision = "f32", .optimizer = "sgd", .batch = net.batch * gpus, .blocks = 80},
-          .run = {.replicas = gpus, .reduce = "by-layer", .steps = kSteps}};
+          .run = {.replicas = gpus, .reduce = "by-layer", .steps = kPaperSteps}};
       Setting ours = base;
       ours.run.reduce = "first-k";
       all.push_back({std::string(kDataParallel),
@@ -237,7 +238,8 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
                    .precision = "f32",
                    .batch = pipe.batch,
                    .blocks = pipe.layers + 2},
-          .run = {.stages = pipe.gpus, .micro_batches = pipe.micro_batches, .schedule = schedule, .steps = kSteps}};
+          .run = {
+              .stages = pipe.gpus, .micro_batches = pipe.micro_batches, .schedule = schedule, .steps = kPaperSteps}};
     };
     for (const auto& [ours, name] :
          {std::pair{"fast-forward", "fast-forwarding"}, std::pair{"modulo", "fast-forwarding, modulo allocation"}})
@@ -275,7 +277,7 @@ void add_overlap(std::vector<PublishedFigure>& all) {
   for (const auto& [cluster, gpu] : {std::pair{"dgx-a100", "A100"}, std::pair{"dgx-h100", "H100"}}) {
     const Setting s{.cluster = cluster,
                     .work = {.model = "gpt3-medium", .batch = 16},
-                    .run = {.replicas = 4, .reduce = "buckets", .steps = kSteps}};
+                    .run = {.replicas = 4, .reduce = "buckets", .steps = kPaperSteps}};
     Setting apart = s;
     apart.overlap_slows = false;
     all.push_back({std::string(kOverlap),

@@ -20,8 +20,8 @@ namespace overtake {
 namespace {
 
 constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
-constexpr std::uint32_t kMostBlocks = 400;       // of a model, data parallel
-constexpr std::uint64_t kMostTasks = 1'500'000;  // of a plan
+constexpr std::uint32_t kMostBlocks = 400;           // of a model, data parallel
+constexpr std::uint64_t kMostPlanTasks = 1'500'000;  // of a plan
 
 using Works = std::vector<TaskWork>;  // per task
 
@@ -210,7 +210,7 @@ Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Clus
                                : spec.recompute ? std::max(kRecomputedBlocks, 2 * run.stages)
                                : run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages)
                                                 : kMostBlocks;
-  const std::uint64_t affordable = kMostTasks / (5 * static_cast<std::uint64_t>(pieces));
+  const std::uint64_t affordable = kMostPlanTasks / (5 * static_cast<std::uint64_t>(pieces));
   const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
   const Works mean = step.mean();
   Workload out{.blocks = make_blocks(step.graph(), mean, most), .samples = step.samples() * pieces};

@@ -31,10 +31,10 @@ struct Text {
 struct Slots {
   std::vector<DeviceSlot>* value;
 };
-using Place = std::variant<Integer, Count, Factor, Text, Slots, LinkKind*, Wiring*, ReductionMode*>;
+using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, LinkKind*, Wiring*, ReductionMode*>;
 struct Field {
   std::string_view key;
-  Place place;
+  FieldPlace place;
   bool is_required = false;
 };
 

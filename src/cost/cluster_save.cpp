@@ -22,7 +22,7 @@ std::string print(Enum* const& place) {
 }
 
 // Keys that were never given stay away.
-bool is_absent(const Place& place) {
+bool is_absent(const FieldPlace& place) {
   if (const Integer* integer = std::get_if<Integer>(&place)) return *integer->value == 0 && !integer->may_be_zero;
   if (const Text* text = std::get_if<Text>(&place)) return text->value->empty();
   return false;

@@ -11,7 +11,7 @@ namespace overtake {
 namespace {
 
 constexpr double kDeviation = 0.02;
-constexpr Norm kNorm = {.eps = 1e-12};
+constexpr Norm kBertNorm = {.eps = 1e-12};
 
 struct Bert {
   Model& m;
@@ -31,14 +31,14 @@ struct Bert {
     x = m.add(x, m.slice(types, 0, 0, 1, name + ".token_type"), name + ".add_type");
     Value positions = m.parameter({rows, width}, normal_init(kDeviation), name + ".position_embeddings.weight");
     if (sequence < rows) positions = m.slice(positions, 0, 0, sequence, name + ".positions");  // [S, D]
-    x = m.layer_norm(m.add(x, positions, name + ".add_position"), kNorm, name + ".LayerNorm");
+    x = m.layer_norm(m.add(x, positions, name + ".add_position"), kBertNorm, name + ".LayerNorm");
     return dropped(m, x, dropout, name + ".dropout");
   }
 
   // What a sublayer ends with: norm(x + dropout(dense(y)))
   Value output(Value x, Value y, const std::string& name) const {
     y = dropped(m, dense(y, width, name + ".dense"), dropout, name + ".dropout");
-    return m.layer_norm(m.add(y, x, name + ".add"), kNorm, name + ".LayerNorm");
+    return m.layer_norm(m.add(y, x, name + ".add"), kBertNorm, name + ".LayerNorm");
   }
 
   Value layer(Value x, const std::string& name) const {
@@ -55,7 +55,7 @@ struct Bert {
     const std::string name = "cls.predictions";
     const Value bias = m.parameter({vocabulary}, Init{}, name + ".bias");
     x = m.gelu(dense(x, width, name + ".transform.dense"), name + ".transform");
-    x = m.layer_norm(x, kNorm, name + ".transform.LayerNorm");
+    x = m.layer_norm(x, kBertNorm, name + ".transform.LayerNorm");
     return m.linear(x, m.parameter("bert.embeddings.word_embeddings.weight"), bias, name + ".decoder");
   }
 };

@@ -11,7 +11,7 @@ namespace overtake {
 namespace {
 
 constexpr std::int64_t kPatch = 16;
-constexpr Norm kNorm = {.eps = 1e-6};
+constexpr Norm kVitNorm = {.eps = 1e-6};
 
 // Images [N, C, H, W] -> one row per patch, [N, patches, width]
 Value patches_of(Model& m, const Settings& s, std::int64_t width) {
@@ -60,13 +60,13 @@ Graph build_vit(const Settings& s) {
   x = dropped(m, m.add(x, positions, "positions"), dropout, "encoder.dropout");
   for (std::int64_t i = 0; i < s.whole("layers"); ++i) {
     const std::string name = fmt::format("encoder.layers.encoder_layer_{}", i);
-    const Value seen = self_attention(m, m.layer_norm(x, kNorm, name + ".ln_1"), heads, name + ".self_attention");
+    const Value seen = self_attention(m, m.layer_norm(x, kVitNorm, name + ".ln_1"), heads, name + ".self_attention");
     x = m.add(dropped(m, seen, dropout, name + ".dropout"), x, name + ".add_1");
-    x = m.add(x, feed_forward(m, m.layer_norm(x, kNorm, name + ".ln_2"), dropout, name + ".mlp"), name + ".add_2");
+    x = m.add(x, feed_forward(m, m.layer_norm(x, kVitNorm, name + ".ln_2"), dropout, name + ".mlp"), name + ".add_2");
   }
   // Only the class token is read; the norm works row by row, so the other rows need none.
   x = m.reshape(m.slice(x, 1, 0, 1, "class_row"), {m.batch(), width}, "class");
-  x = m.layer_norm(x, kNorm, "encoder.ln");
+  x = m.layer_norm(x, kVitNorm, "encoder.ln");
   m.cross_entropy(m.linear(x, {.out = s.whole("classes"), .weight_init = Init{}, .bias_init = Init{}}, "heads.head"));
   return std::move(m).finish();
 }

@@ -13,14 +13,12 @@ bool is_elementwise(const Rewriter& g, TaskId t) {
   return g.op(t) == Op::activation || g.op(t) == Op::add || g.op(t) == Op::mul;
 }
 
-bool is_parameter(const Rewriter& g, BufferId b) { return g.role(b) == Role::constant || g.role(b) == Role::weight; }
-
 // Whether a chain that makes `result` can read b: as it is, or as a parameter that repeats, however images are laid
 // out.
 bool is_operand(const Rewriter& g, BufferId b, const Shape& result) {
   const Shape& shape = g.shape(b);
   if (shape == result) return true;
-  if (!is_parameter(g, b) || shape.rank > result.rank) return false;
+  if (!g.is_parameter(b) || shape.rank > result.rank) return false;
   const bool repeats = repeated(shape, result, plain_layout(result.rank).order).has_value();
   return repeats && (result.rank != 4 || repeated(shape, result, channels_last_layout().order));
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/seconds_since.h"
 #include "passes/arrangement.h"
 
 namespace overtake {
@@ -212,12 +213,11 @@ class JointSearch {
 
   // Random changes of one seat; worse ones are kept with a chance that shrinks as time runs out.
   void improve() {
-    using Clock = std::chrono::steady_clock;
     const std::uint64_t most_tries = options_.most_tries.value_or(kTriesPerTask * work_.deferred().size());
     if (options_.seconds <= 0 || most_tries == 0) return;
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     const auto used = [&] {
-      const double by_time = std::chrono::duration<double>(Clock::now() - start).count() / options_.seconds;
+      const double by_time = seconds_since(start) / options_.seconds;
       return std::max(by_time, static_cast<double>(tries_) / static_cast<double>(most_tries));
     };
     std::discrete_distribution<std::size_t> pick(weight_.begin(), weight_.end());

@@ -16,8 +16,6 @@ bool is_filled(const Rewriter& g, BufferId b, float value) {
   return !all.empty() && std::ranges::all_of(all, [&](float x) { return x == value; });
 }
 
-bool is_parameter(const Rewriter& g, BufferId b) { return g.role(b) == Role::weight || g.role(b) == Role::constant; }
-
 // What the sum over the last dimension is taken of where b = scale * that sum, else kNone; b is [..., 1].
 BufferId scaled_sum(const Rewriter& g, BufferId b, double scale, Group& group) {
   const Scaled s = without_scale_and_reshape(g, b, group);
@@ -85,7 +83,7 @@ bool make_layer_norm(Rewriter& g, TaskId t, BufferId difference, BufferId spread
   const Spread s = inverse_spread(g, spread, group);
   if (s.x == kNone || centred(g, difference, group) != s.x) return false;
   const Shape width{g.shape(s.x).back()};
-  if (gamma != kNone && (!is_parameter(g, gamma) || g.shape(gamma) != width)) return false;
+  if (gamma != kNone && (!g.is_parameter(gamma) || g.shape(gamma) != width)) return false;
   if (g.shape(g.out(t)) != g.shape(s.x) || !is_closed(g, group, t)) return false;
   g.become(t, Op::layer_norm, {{"eps", s.eps}}, {s.x},
            {gamma == kNone ? g.filled(width, 1) : gamma, g.filled(width, 0)});
@@ -99,14 +97,14 @@ bool is_bare(const Rewriter& g, TaskId norm) {
 // The vector of a norm's width that b is a view of, spread over its channels; kNone if it is not.
 BufferId norm_parameter(Rewriter& g, TaskId norm, BufferId b) {
   const Shape& x = g.shape(g.in(norm, 0));
-  if (g.op(norm) == Op::layer_norm) return is_parameter(g, b) && g.shape(b) == Shape{x.back()} ? b : kNone;
+  if (g.op(norm) == Op::layer_norm) return g.is_parameter(b) && g.shape(b) == Shape{x.back()} ? b : kNone;
   const Shape channels{x[1]};
   if (g.shape(b) != Shape{x[1], 1, 1} && g.shape(b) != Shape{1, x[1], 1, 1}) return kNone;
   if (const TaskId view = g.writer(b, Op::reshape); view != kNone) {
     const BufferId whole = g.in(view, 0);
-    return is_parameter(g, whole) && g.shape(whole) == channels ? whole : kNone;
+    return g.is_parameter(whole) && g.shape(whole) == channels ? whole : kNone;
   }
-  if (!is_parameter(g, b) || (g.role(b) == Role::weight && g.readers(b) != 1)) return kNone;
+  if (!g.is_parameter(b) || (g.role(b) == Role::weight && g.readers(b) != 1)) return kNone;
   return g.reshaped_parameter(b, channels);
 }
 

@@ -25,6 +25,7 @@ class Rewriter {
   BufferId out(TaskId t) const { return graph_.writes(t)[0]; }
   const Shape& shape(BufferId b) const { return graph_.buffers[b].shape; }
   Role role(BufferId b) const { return graph_.buffers[b].role; }
+  bool is_parameter(BufferId b) const { return role(b) == Role::weight || role(b) == Role::constant; }
   bool is_gone(TaskId t) const { return gone_[t] != 0; }
 
   // The task that makes b in this step; kNone for inputs, weights and constants. The second form: only if of this op.

@@ -15,7 +15,7 @@ constexpr std::size_t kMostRows = 10'000;  // of a lane: tasks that overlap
 bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
 // By what it does, and with whom.
-std::string lane_name(const Plan& plan, std::size_t lane) {
+std::string rank_lane_name(const Plan& plan, std::size_t lane) {
   const Graph& g = plan.graph;
   const std::vector<TaskId>& tasks = plan.lanes[lane].tasks;
   const auto all = [&](const auto& holds) {
@@ -91,7 +91,7 @@ class RankWriter {
     const std::size_t row = static_cast<std::size_t>(free - ends.begin()), thread = lane * kMostRows + row;
     if (free == ends.end()) {
       ends.push_back(end_ns);
-      events_.add_metadata("thread_name", process_, thread, {{"name", lane_name(plan_, lane)}});
+      events_.add_metadata("thread_name", process_, thread, {{"name", rank_lane_name(plan_, lane)}});
     }
     ends[row] = end_ns;
     return thread;

@@ -190,7 +190,7 @@ void Collectives::note(std::int64_t now, const FlowReport& report) {
   Run& run = groups_[id]->run;
   LaneState& lane = run.lanes[index];
   const SendLane& plan = run.table->lanes[index];
-  if (report.progress != Progress::arrived) {
+  if (report.progress != FlowProgress::arrived) {
     lane.is_sending = false;
     if (lane.started < lane.steps) {
       try_send(now, id, index);
@@ -198,7 +198,7 @@ void Collectives::note(std::int64_t now, const FlowReport& report) {
       work_done(now, id, plan.from);
     }
   }
-  if (report.progress == Progress::sent) return;
+  if (report.progress == FlowProgress::sent) return;
   const bool is_whole = ++lane.arrived == lane.steps;
   for (const std::uint32_t waiting : run.table->wakes_of(plan)) try_send(now, id, waiting);
   if (!is_whole) return;

@@ -194,7 +194,7 @@ std::span<const FlowReport> FlowNetwork::advance(std::int64_t now) {
     } else if (flow.is_sending) {
       finish_sending(event);
     } else {
-      finish(event.id / 2, Progress::arrived);
+      finish(event.id / 2, FlowProgress::arrived);
     }
   }
   return reports_;
@@ -206,12 +206,12 @@ void FlowNetwork::finish_sending(const Event& event) {
   leave_links(id);
   flow.is_sending = false;
   flow.rate = 0;
-  if (flow.latency_ns == 0) return finish(id, Progress::both);
-  reports_.push_back({flow.tag, id, Progress::sent});
+  if (flow.latency_ns == 0) return finish(id, FlowProgress::both);
+  reports_.push_back({flow.tag, id, FlowProgress::sent});
   queue_.push({event.time_ns + flow.latency_ns, id * 2 + 1, flow.stamp});
 }
 
-void FlowNetwork::finish(FlowId id, Progress progress) {
+void FlowNetwork::finish(FlowId id, FlowProgress progress) {
   Flow& flow = flows_[id];
   ++events_;
   ++flow.stamp;

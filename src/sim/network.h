@@ -26,7 +26,7 @@ struct FlowOptions {
   std::uint8_t priority = 0;  // higher first
 };
 
-enum class Progress : std::uint8_t {
+enum class FlowProgress : std::uint8_t {
   sent,     // the last byte left: the links are free again
   arrived,  // the last byte is there
   both      // at once, on a path without latency
@@ -34,7 +34,7 @@ enum class Progress : std::uint8_t {
 struct FlowReport {
   std::uint64_t tag = 0;
   FlowId flow = 0;
-  Progress progress = Progress::sent;
+  FlowProgress progress = FlowProgress::sent;
 };
 
 class FlowNetwork {
@@ -116,7 +116,7 @@ class FlowNetwork {
   void move_to(std::int64_t now);
   void push_end(FlowId id);
   void finish_sending(const Event& event);
-  void finish(FlowId id, Progress progress);
+  void finish(FlowId id, FlowProgress progress);
   void set_due(Flow& flow, bool is_due);
 
   // network_shares.cpp

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kFormat = "overtake-checkpoint";
+constexpr std::string_view kCheckpointFormat = "overtake-checkpoint";
 constexpr int kVersion = 1;
 constexpr std::string_view kTensorsEnding = ".safetensors";
 
@@ -63,7 +63,7 @@ void remove_older(const fs::path& json_path, const std::string& current) {
 }
 
 json description(const CheckpointState& state, const std::string& tensors_file, const WrittenTensors& written) {
-  return {{"format", kFormat},
+  return {{"format", kCheckpointFormat},
           {"version", kVersion},
           {"step", state.step},
           {"epoch", state.epoch},
@@ -84,8 +84,8 @@ json read_description(const fs::path& json_path) {
   if (described.is_discarded()) {
     fail_user("{}: the checkpoint is damaged: it is not JSON; resume from another checkpoint", where);
   }
-  if (!described.is_object() || described.value("format", json()) != kFormat) {
-    fail_user("{}: no checkpoint of Overtake's: \"format\" is not \"{}\"; check the path", where, kFormat);
+  if (!described.is_object() || described.value("format", json()) != kCheckpointFormat) {
+    fail_user("{}: no checkpoint of Overtake's: \"format\" is not \"{}\"; check the path", where, kCheckpointFormat);
   }
   const json version = described.value("version", json());
   if (version != kVersion) {

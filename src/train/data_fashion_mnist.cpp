@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kPixels = kSide * kSide;
 constexpr std::int64_t kClasses = 10;
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // far above the 47 MB of the real thing
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far above the 47 MB of the real thing
 // Of the training images, with pixels in [0, 1].
 constexpr double kMean = 0.2860, kDeviation = 0.3530;
 
@@ -43,7 +43,7 @@ std::string read_gzip(const fs::path& path) {
   std::string content;
   std::array<char, 1 << 16> piece;
   int got;
-  while ((got = gzread(file, piece.data(), piece.size())) > 0 && content.size() < kMostBytes) {
+  while ((got = gzread(file, piece.data(), piece.size())) > 0 && content.size() < kMostFileBytes) {
     content.append(piece.data(), static_cast<std::size_t>(got));
   }
   // zlib reports a file that ends too early only when it is closed.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/seconds_since.h"
 
 namespace overtake {
 namespace {
@@ -14,8 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::ptrdiff_t kKeptTraces = 3;
 constexpr std::int64_t kAugmentShift = 2;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The settings that a run and the checkpoint it takes up must share; the number of steps may grow.
 void check_same_run(const CheckpointState& state, const LoopOptions& options) {

@@ -8,11 +8,12 @@
 
 #include "base/error.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
+#include "train/tags.h"
 
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 16;
 constexpr int kSmallRounds = 9, kLargeRounds = 3;
 constexpr double kLongEnough = 0.05;  // seconds of a transfer: what buffers on the way swallow does not count then
 constexpr std::size_t kFirstBytes = 1 << 20, kMostBytes = 16 << 20;
@@ -21,10 +22,6 @@ double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 class LinkMeter {
@@ -56,15 +53,15 @@ class LinkMeter {
   double hops() const { return use_ == LinkUse::messages ? 1 : 2.0 * (world_.size() - 1); }
 
   double from_first(double value) {
-    world_.wait(world_.broadcast(0, &value, sizeof value, DType::u8, {.tag = kTag}));
+    world_.wait(world_.broadcast(0, &value, sizeof value, DType::u8, {.tag = kLinkTag}));
     return value;
   }
 
   void move(std::size_t bytes) {
     if (use_ == LinkUse::sums)
-      return world_.wait(world_.all_reduce(out_.data(), bytes / sizeof(float), DType::f32, {.tag = kTag + 1}));
-    const auto in = world_.recv(last_, in_.data(), bytes, DType::u8, {.tag = kTag + 1});
-    const auto out = world_.send(next_, out_.data(), bytes, DType::u8, {.tag = kTag + 1});
+      return world_.wait(world_.all_reduce(out_.data(), bytes / sizeof(float), DType::f32, {.tag = kLinkTag + 1}));
+    const auto in = world_.recv(last_, in_.data(), bytes, DType::u8, {.tag = kLinkTag + 1});
+    const auto out = world_.send(next_, out_.data(), bytes, DType::u8, {.tag = kLinkTag + 1});
     world_.wait(in);
     world_.wait(out);
   }
@@ -95,12 +92,12 @@ class LinkMeter {
     std::vector<double> seconds;
     std::int32_t token = 0;
     for (int i = 0; i < kSmallRounds; ++i) {
-      const auto in = world_.recv(last_, &token, sizeof token, DType::u8, {.tag = kTag + 2});
-      world_.barrier({.tag = kTag + 3});
+      const auto in = world_.recv(last_, &token, sizeof token, DType::u8, {.tag = kLinkTag + 2});
+      world_.barrier({.tag = kLinkTag + 3});
       const auto begin = std::chrono::steady_clock::now();
       std::int32_t mine = i;
       if (world_.rank() != 0) world_.wait(in);
-      world_.wait(world_.send(next_, &mine, sizeof mine, DType::u8, {.tag = kTag + 2}));
+      world_.wait(world_.send(next_, &mine, sizeof mine, DType::u8, {.tag = kLinkTag + 2}));
       if (world_.rank() == 0) world_.wait(in);
       seconds.push_back(seconds_since(begin) / world_.size());
     }

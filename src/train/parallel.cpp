@@ -14,15 +14,15 @@
 #include "train/parallel_candidates.h"
 #include "train/parallel_trial.h"
 #include "train/profiling.h"
+#include "train/tags.h"
 #include "train/timing.h"
 
 namespace overtake {
 namespace {
 
 constexpr std::uint32_t kBlocksOfAPipeline = 64, kMostBlocks = 400;
-constexpr double kTrialMs = 300;  // how long the steps of a trial are to take at least
+constexpr double kTrialLastsMs = 300;  // how long the steps of a trial are to take at least
 constexpr int kLeastTrial = 3, kMostTrial = 30;
-constexpr std::uint64_t kPlanningTag = std::uint64_t{1} << 60;
 
 // What rank 0 has, on all.
 std::string shared_text(const RankGroups* groups, const std::function<std::string()>& make) {
@@ -90,7 +90,7 @@ Chosen choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting&
               const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
   if (candidates.size() == 1 || setting.devices.device_groups) return {};
   const int steps =
-      steps_lasting(kTrialMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
+      steps_lasting(kTrialLastsMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
   std::vector<std::optional<Plan>> placed(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     std::optional<TimedPlan> timed = time_plan(plan_of(candidates[i]), steps, setting);

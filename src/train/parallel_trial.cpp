@@ -5,21 +5,21 @@
 
 #include "base/error.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "passes/memory.h"
 #include "train/planning.h"
+#include "train/tags.h"
 #include "train/timing.h"
 
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 48;
-constexpr int kUrgent = 1000;
 constexpr int kWarmUp = 2;  // the second step is the first with what one before it delayed
 constexpr StepArgs kArgs{.step = 0, .seed = 1, .learning_rate = 0.0f};
 
 // As training does at the end of a step.
 float sum_over(Group& world, float x) {
-  world.wait(world.all_reduce(&x, 1, DType::f32, {.tag = kTag, .priority = kUrgent}));
+  world.wait(world.all_reduce(&x, 1, DType::f32, {.tag = kTrialTag, .priority = kUrgent}));
   return x;
 }
 
@@ -45,8 +45,7 @@ std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups
     const auto begin = std::chrono::steady_clock::now();
     executor.run(0, kArgs);
     sum_over(*groups->world, 0);
-    if (i >= kWarmUp)
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (i >= kWarmUp) seconds.push_back(seconds_since(begin));
   }
   return seconds;
 }
@@ -63,7 +62,7 @@ std::optional<TimedPlan> time_plan(const UnfoldedPlan& whole, int steps, const P
   fill_to_be_timed(*executor);
   std::vector<double> seconds = step_seconds(*executor, steps, groups);
   executor->settle();  // nothing may be under way when it goes
-  if (groups != nullptr) groups->world->barrier({.tag = kTag + 1});
+  if (groups != nullptr) groups->world->barrier({.tag = kTrialTag + 1});
   return TimedPlan{std::llround(1e9 * median(seconds)), executor->plan(0)};
 }
 

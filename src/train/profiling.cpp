@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/median.h"
+#include "base/seconds_since.h"
 #include "passes/join_gradients.h"
 #include "passes/joint_schedule.h"
 #include "passes/memory.h"
@@ -24,7 +25,7 @@
 namespace overtake {
 namespace {
 
-constexpr int kFormat = 3;
+constexpr int kProfileFormat = 3;
 constexpr int kSteps = 12, kTracedSteps = 5, kMostSteps = 200, kRounds = 3, kPairsPerClass = 4;
 constexpr int kStepRounds = 5;
 constexpr double kLeastFactor = 0.4, kMostFactor = 2.0;  // of loads measured in the cache
@@ -66,9 +67,7 @@ class PairMeasurer {
     return pairs_;
   }
 
-  bool is_over() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
-  }
+  bool is_over() const { return seconds_since(start_) > seconds_; }
 
   // What two tasks take at once, of what they take one after the other.
   double at_once(TaskId a, TaskId b, std::int64_t ns) {
@@ -192,12 +191,8 @@ std::string key_of(const Graph& graph, const Backend& backend) {
 }
 
 std::string to_text(const Profile& profile, const std::string& key) {
-  return nlohmann::json{{"format", kFormat},
-                        {"key", key},
-                        {"in_order_ns", profile.in_order_ns},
-                        {"alone_ns", profile.alone_ns},
-                        {"load", profile.load},
-                        {"joint_ns", profile.joint_ns}}
+  return nlohmann::json{{"format", kProfileFormat},     {"key", key},           {"in_order_ns", profile.in_order_ns},
+                        {"alone_ns", profile.alone_ns}, {"load", profile.load}, {"joint_ns", profile.joint_ns}}
       .dump();
 }
 
@@ -205,7 +200,7 @@ std::string to_text(const Profile& profile, const std::string& key) {
 std::optional<Profile> from_text(const std::string& text, const std::string& key, std::size_t tasks) {
   const auto in = nlohmann::json::parse(text);
   Profile profile;
-  if (in.at("format").get<int>() != kFormat || in.at("key").get<std::string>() != key) return {};
+  if (in.at("format").get<int>() != kProfileFormat || in.at("key").get<std::string>() != key) return {};
   profile.in_order_ns = in.at("in_order_ns").get<std::int64_t>();
   profile.alone_ns = in.at("alone_ns").get<std::vector<std::int64_t>>();
   profile.load = in.at("load").get<std::vector<double>>();

@@ -12,14 +12,11 @@
 #include "passes/memory.h"
 #include "passes/schedule.h"
 #include "train/data_sources.h"
+#include "train/tags.h"
 #include "train/weights.h"
 
 namespace overtake {
 namespace {
-
-// Of transfers that belong to no plan.
-constexpr std::uint64_t kMetricsTag = std::uint64_t{1} << 61, kParameterTag = std::uint64_t{1} << 62;
-constexpr int kUrgent = 1000;
 
 // What is summed over all ranks after a step.
 enum Metric : std::uint8_t { loss, counted, correct, stops };
@@ -60,14 +57,20 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
 }
 
 void Session::plan_one_device(const Graph& graph) {
-  planned_ = choose_plan(graph, *backend_,
-                         {.schedule = options_.schedule,
-                          .memory_cap = options_.memory_cap,
-                          .seconds = options_.plan_seconds,
-                          .profiling = {.seconds = 2 * options_.plan_seconds,
-                                        .folder = options_.profiles,
-                                        .use_kept = options_.use_kept_profile,
-                                        .note = options_.note}});
+  if (options_.own_plan) {
+    Plan own = options_.own_plan(graph);
+    verify(own);
+    planned_.candidates.push_back({"own", place_memory(std::move(own), options_.memory_cap)});
+  } else {
+    planned_ = choose_plan(graph, *backend_,
+                           {.schedule = options_.schedule,
+                            .memory_cap = options_.memory_cap,
+                            .seconds = options_.plan_seconds,
+                            .profiling = {.seconds = 2 * options_.plan_seconds,
+                                          .folder = options_.profiles,
+                                          .use_kept = options_.use_kept_profile,
+                                          .note = options_.note}});
+  }
   if (options_.note && !planned_.reason.empty()) options_.note(planned_.reason);
   Plan plan = planned_.candidates[planned_.chosen].plan;
   Plan forward_plan = place_memory(schedule_forward(graph));

@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "train/tags.h"
 
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kTag = (std::uint64_t{1} << 60) + 32;
 // Communication's share of a rank's cores, in the simulator's terms: so many of a thousand.
 constexpr std::int32_t kAllCores = 1000;
 // What of a transfer is under way and cannot be overtaken any more, as comm/gloo/pace.h has it.
@@ -25,8 +25,8 @@ constexpr double kUnderWay = 0.012;  // seconds
 // Between virtual GPUs that are not slowed down: a copy within a GPU's memory, roughly.
 constexpr std::int64_t kCopyBytesPerS = 1'000'000'000'000;
 // The first step is another one than those that follow.
-constexpr int kSteps = 4;
-constexpr std::int64_t kMetricBytes = 16, kUrgent = 255;
+constexpr int kStepsInARow = 4;
+constexpr std::int64_t kMetricBytes = 16, kUrgentTask = 255;
 
 struct CoresOfRank {
   std::uint64_t host = 0;
@@ -44,7 +44,7 @@ Plan with_end_of_step(Plan plan) {
     if (t.op == Op::transfer && g.attrs_of(t).has("collective"))
       collective = std::max(collective, g.attrs_of(t).integer("collective") + 1);
   }
-  const AttrsId attrs = g.add_attrs({{"collective", collective}, {"priority", kUrgent}});
+  const AttrsId attrs = g.add_attrs({{"collective", collective}, {"priority", kUrgentTask}});
   const LayerId layer = g.add_layer("end of step");
   std::vector<TaskId> ends;
   for (std::uint32_t d = 0; d < devices; ++d) {
@@ -97,7 +97,7 @@ std::vector<double> core_shares(Group& world, unsigned threads) {
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   std::vector<CoresOfRank> all(static_cast<std::size_t>(world.size()));
   all[static_cast<std::size_t>(world.rank())] = mine;
-  world.wait(world.all_gather(all.data(), all.size() * sizeof mine, DType::u8, {.tag = kTag}));
+  world.wait(world.all_gather(all.data(), all.size() * sizeof mine, DType::u8, {.tag = kSiteTag}));
   const auto cores_of = [](const CoresOfRank& r) { return std::max(1, CPU_COUNT(&r.cores)); };
   std::vector<double> shares;
   for (const CoresOfRank& r : all) {
@@ -172,7 +172,7 @@ PredictedStep predict_step(const ClusterPlan& plan, const Site& site) {
   out.plan = has_ranks ? with_end_of_step(plan.plan) : plan.plan;
   std::vector<TaskWork> work = plan.work;
   work.resize(out.plan.graph.tasks.size());
-  ClusterJob job{.plan = &out.plan, .work = work, .steps = has_ranks ? kSteps : 1};
+  ClusterJob job{.plan = &out.plan, .work = work, .steps = has_ranks ? kStepsInARow : 1};
   job.devices.resize(site.topology.device_count);
   std::iota(job.devices.begin(), job.devices.end(), 0u);
   JobResult result = simulate(site.cluster, site.topology, {&job, 1}, site.options)[0];

@@ -17,8 +17,6 @@
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kSeed = 3;
-
 // Two linear layers: a of 1e38 and b of 1e-38, so that values and losses are of a sensible size, but the gradient of b
 // (1e38 times about 100) is beyond float32.
 class NotFinite : public ::testing::Test {

@@ -5,7 +5,8 @@
 namespace overtake::reference {
 namespace {
 
-const char* const kFunctions[] = {"relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid"};
+const char* const kActivations[] = {"relu",    "gelu", "gelu_tanh",  "silu",
+                                    "sigmoid", "tanh", "hard_swish", "hard_sigmoid"};
 
 // Values beyond both kinks of the hard functions, which are at 3 and -3.
 double wide_value(std::size_t i) {
@@ -20,7 +21,7 @@ OpCase activation_case(const std::string& function, const Dims& x) {
 }
 
 TEST(OpActivation, AllFunctions) {
-  for (const char* function : kFunctions) {
+  for (const char* function : kActivations) {
     SCOPED_TRACE(function);
     for (const Dims& x : {Dims{3, 41}, Dims{2, 3, 5, 7}, Dims{1, 1}}) {
       OpCase c = activation_case(function, x);
@@ -33,7 +34,7 @@ TEST(OpActivation, AllFunctions) {
 // Larger than a part, and a rank-4 activation behind a convolution, which is channels-last and computed in place.
 TEST(OpActivation, BehindAConvolution) {
   const Conv2d o{.out = 33, .kernel = 1};
-  for (const char* function : kFunctions) {
+  for (const char* function : kActivations) {
     SCOPED_TRACE(function);
     check_op({.batch = 3,
               .build =

@@ -5,14 +5,6 @@
 namespace overtake::reference {
 namespace {
 
-// Fixed numbers, exact in bfloat16.
-Tensor fixed_tensor(const Dims& dims) {
-  Tensor t(dims);
-  for (std::size_t i = 0; i < t.v.size(); ++i)
-    t.v[i] = static_cast<double>(static_cast<std::int64_t>(i * 29 % 61) - 30) * 0x1p-5 + 0x1p-6;
-  return t;
-}
-
 // The same expression as a model and as numbers.
 struct InModel {
   using Operand = Value;

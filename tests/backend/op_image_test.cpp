@@ -105,7 +105,7 @@ const std::vector<std::pair<Dims, Pool2d>> kPools = {
     {{2, 1, 4, 4}, {.kernel = 4, .stride = 4}}};
 
 // One filter, used twice.
-OpCase twice_case() {
+OpCase filter_used_twice() {
   const Conv2d o{.out = 8, .kernel = 3, .padding = 1, .bias = false};
   return {.batch = 3,
           .build =
@@ -129,8 +129,8 @@ OpCase twice_case() {
               }};
 }
 
-TEST(OpConv2d, OneFilterUsedTwice) { check_op(twice_case()); }
-TEST(OpConv2d, OneFilterUsedTwiceInBf16) { check_op_bf16(twice_case()); }
+TEST(OpConv2d, OneFilterUsedTwice) { check_op(filter_used_twice()); }
+TEST(OpConv2d, OneFilterUsedTwiceInBf16) { check_op_bf16(filter_used_twice()); }
 
 TEST(OpMaxPool, WindowsPaddingCeil) {
   for (const auto& [x, options] : kPools) check_op(pool_case(x, options, PoolKind::max));

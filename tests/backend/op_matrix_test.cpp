@@ -225,7 +225,7 @@ TEST(OpTiedWeights, ThreeLayersOnOneWeight) {
 }
 
 // One linear layer with its bias, used twice.
-OpCase twice_case() {
+OpCase tied_with_bias() {
   return {.batch = 4,
           .build =
               [](OpBuilder& b) {
@@ -243,8 +243,8 @@ OpCase twice_case() {
               }};
 }
 
-TEST(OpTiedWeights, BiasToo) { check_op(twice_case()); }
-TEST(OpTiedWeights, BiasTooInBf16) { check_op_bf16(twice_case()); }
+TEST(OpTiedWeights, BiasToo) { check_op(tied_with_bias()); }
+TEST(OpTiedWeights, BiasTooInBf16) { check_op_bf16(tied_with_bias()); }
 
 }  // namespace
 }  // namespace overtake::reference

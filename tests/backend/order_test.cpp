@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "models/zoo.h"
+#include "optimizers.h"
 #include "passes/join_gradients.h"
 #include "passes/joint_schedule.h"
 #include "passes/memory.h"
@@ -19,13 +20,6 @@
 
 namespace overtake {
 namespace {
-
-constexpr std::uint64_t kSeed = 3;
-
-OptimizerSettings momentum() { return {.momentum = 0.9}; }
-OptimizerSettings clipped_adamw() {
-  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
-}
 
 // Kept, so that kernels are made once; executors take their threads from it.
 Backend& backend(bool bf16, unsigned threads) {

@@ -5,17 +5,11 @@
 
 #include <numeric>
 
-#include "command.h"
+#include "simulated.h"
 
 namespace overtake::tests {
 namespace {
 
-nlohmann::json simulated(const std::string& arguments) {
-  const CommandResult r = overtake("simulate " + arguments + " --json");
-  EXPECT_EQ(r.exit_code, 0) << arguments << ": " << r.err;
-  return r.exit_code == 0 ? r.json() : nlohmann::json{{"step_ms", 0}};
-}
-double step_ms(const std::string& arguments) { return simulated(arguments).at("step_ms").get<double>(); }
 double busy_ms(const nlohmann::json& run, std::size_t device) {
   return run.at("runs")[0].at("devices")[device].at("busy_ms").get<double>();
 }
@@ -176,9 +170,9 @@ TEST(SimulateFailure, TellsWhoWaitsForWhom) {
     EXPECT_NE(table.out.find(word), std::string::npos) << word << ": " << table.out;
   EXPECT_NE(table.err.find("does not end"), std::string::npos) << table.err;
 
-  const CommandResult json = overtake("simulate " + gone + " --json");
-  EXPECT_EQ(json.exit_code, 2);
-  const nlohmann::json out = json.json();
+  const CommandResult as_json = overtake("simulate " + gone + " --json");
+  EXPECT_EQ(as_json.exit_code, 2);
+  const nlohmann::json out = as_json.json();
   EXPECT_FALSE(out.at("is_finished").get<bool>());
   EXPECT_EQ(out.at("steps_done"), 0);
   const auto& devices = out.at("devices");

@@ -5,16 +5,10 @@
 
 #include <set>
 
-#include "command.h"
+#include "simulated.h"
 
 namespace overtake::tests {
 namespace {
-
-double step_ms(const std::string& arguments) {
-  const CommandResult r = overtake("simulate " + arguments + " --json");
-  EXPECT_EQ(r.exit_code, 0) << arguments << ": " << r.err;
-  return r.exit_code == 0 ? r.json().at("step_ms").get<double>() : 0;
-}
 
 // The bubbles of textbooks: makespans in ms.
 TEST(Simulate, SyntheticPipelinesAreAsPublished) {

@@ -20,13 +20,13 @@ std::string hash_of(const CommandResult& r) { return r.json().at("weights_hash")
 TEST(Train, ReportsWhatItDid) {
   const CommandResult r = overtake(kSmall + "--steps 120 --json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  const auto json = r.json();
-  EXPECT_EQ(json.at("steps"), 120);
-  EXPECT_GT(json.at("loss").get<double>(), 0);
-  EXPECT_GT(json.at("accuracy").get<double>(), 0.5);  // ten classes with something to learn
-  EXPECT_GT(json.at("step_ms").get<double>(), 0);
-  EXPECT_GT(json.at("peak_bytes").get<std::int64_t>(), 0);
-  EXPECT_EQ(json.at("weights_hash").get<std::string>().size(), 16u);
+  const auto printed = r.json();
+  EXPECT_EQ(printed.at("steps"), 120);
+  EXPECT_GT(printed.at("loss").get<double>(), 0);
+  EXPECT_GT(printed.at("accuracy").get<double>(), 0.5);  // ten classes with something to learn
+  EXPECT_GT(printed.at("step_ms").get<double>(), 0);
+  EXPECT_GT(printed.at("peak_bytes").get<std::int64_t>(), 0);
+  EXPECT_EQ(printed.at("weights_hash").get<std::string>().size(), 16u);
 }
 
 TEST(Train, SchedulesThreadsAndLanesGiveTheSameWeights) {
@@ -109,10 +109,10 @@ TEST(Train, TraceHasOneTrackPerLane) {
   const CommandResult r =
       overtake("train lenet --batch 1 --data synthetic:64 --steps 4 --schedule ooo --trace " + trace);
   ASSERT_EQ(r.exit_code, 0);
-  const auto json = nlohmann::json::parse(read_text(trace));
+  const auto written = nlohmann::json::parse(read_text(trace));
   std::set<int> lanes;
   std::set<std::string> kinds;
-  for (const auto& e : json.at("traceEvents")) {
+  for (const auto& e : written.at("traceEvents")) {
     if (e.at("ph") != "X") continue;
     lanes.insert(e.at("tid").get<int>());
     kinds.insert(e.at("cat").get<std::string>());

@@ -6,21 +6,15 @@
 
 #include <chrono>
 #include <random>
-#include <thread>
 
 #include "comm/gather.h"
 #include "comm/local/local_group.h"
+#include "on_all.h"
 
 namespace overtake {
 namespace {
 
 using namespace std::chrono_literals;
-
-void on_all(std::vector<std::unique_ptr<Group>> groups, const std::function<void(Group&)>& run) {
-  std::vector<std::thread> threads;
-  for (auto& group : groups) threads.emplace_back([&run, mine = std::move(group)] { run(*mine); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 TEST(ClockOffset, IsExactWhereBothWaysTakeAsLong) {
   // Rank 0's clock shows 1000 more; each way takes 30 in the second round.

@@ -8,19 +8,13 @@
 #include <thread>
 
 #include "exercise.h"
+#include "on_all.h"
 
 namespace overtake {
 namespace {
 
 using namespace std::chrono_literals;
 using Groups = std::vector<std::unique_ptr<Group>>;
-
-// Each rank on a thread of its own; a rank's group goes when its thread is done with it.
-void on_all(Groups groups, const std::function<void(Group&)>& run) {
-  std::vector<std::thread> threads;
-  for (auto& group : groups) threads.emplace_back([&run, mine = std::move(group)] { run(*mine); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 // The error of a call, with the rank it blames.
 template <class Call>

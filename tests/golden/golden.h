@@ -14,6 +14,7 @@
 
 #include "base/bf16.h"
 #include "passes/keep.h"
+#include "random_plan.h"
 #include "test_device.h"
 #include "train/session.h"
 #include "train/weights.h"
@@ -229,6 +230,19 @@ constexpr double kBf16Loss = 0.02;
 inline double bf16_gradient_bound(const std::string& network) {
   constexpr std::string_view kOnTheEdge[] = {"cnn_sgd", "cnn_nesterov", "googlenet", "inception-v3", "inception-v4"};
   return std::ranges::find(kOnTheEdge, network) == std::end(kOnTheEdge) ? 0.1 : 0.7;
+}
+
+// Two lanes in some legal order, another for every network.
+inline Plan random_order(const std::string& network, const Graph& graph) {
+  std::seed_seq seed(network.begin(), network.end());
+  std::mt19937 random(seed);
+  return random_plan(graph, 2, random);
+}
+
+// One step on the batch with this number.
+inline StepResult run_step(Session& session, const json& facts, std::size_t step) {
+  return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
+                      facts.at("optimizer").at("learning_rate"));
 }
 
 }  // namespace overtake::golden

@@ -10,7 +10,7 @@
 namespace overtake::golden {
 namespace {
 
-constexpr double kTolerance = 1e-3;
+constexpr double kOnnxTolerance = 1e-3;
 
 // An initializer of the file that is a tensor of the PyTorch model.
 struct StoredWeight {
@@ -107,23 +107,21 @@ void leave_trained(const Session& session, const std::string& name) {
   write_safetensors(std::filesystem::path(folder) / (name + ".safetensors"), exported_weights(state));
 }
 
-Session session_of(const OnnxCase& onnx, ScheduleChoice schedule, Precision precision) {
+// In a random order where no schedule is given.
+Session session_of(const OnnxCase& onnx, std::optional<ScheduleChoice> schedule, Precision precision) {
   Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", onnx.facts().at("batch")}})});
   SessionOptions options;
   options.optimizer = optimizer_of(onnx.facts().at("optimizer"));
-  options.schedule = schedule;
+  if (schedule)
+    options.schedule = *schedule;
+  else
+    options.own_plan = [&](const Graph& g) { return random_order(onnx.file().filename(), g); };
   options.plan_seconds = 0.3;
   options.device = test_device();
   options.backend = test_backend_options(precision, 2);
   options.initial = std::move(network.values);
   options.extra_passes = {keep_gradients()};
   return Session(std::move(network.graph), std::move(options));
-}
-
-// One step on the batch with this number.
-StepResult run_step(Session& session, const json& facts, std::size_t step) {
-  return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
-                      facts.at("optimizer").at("learning_rate"));
 }
 
 // Trains as the case says, comparing on the way; returns the hash of the weights at the end.
@@ -133,17 +131,17 @@ std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, S
   const std::vector<double> losses = facts.at("losses");
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const StepResult result = run_step(session, facts, step);
-    EXPECT_NEAR(result.loss / losses[step], 1.0, kTolerance) << "step " << step + 1;
+    EXPECT_NEAR(result.loss / losses[step], 1.0, kOnnxTolerance) << "step " << step + 1;
     if (step > 0) continue;
     const Tensors gradients = onnx.renamed(gradients_of(session));
     const double norm = facts.at("norm");
     EXPECT_EQ(gradients.size(), facts.at("gradients").size());
-    EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kTolerance);
-    expect_sketched(gradients, facts.at("gradients"), kSmall * norm, kTolerance);
+    EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kOnnxTolerance);
+    expect_sketched(gradients, facts.at("gradients"), kSmall * norm, kOnnxTolerance);
   }
   const Tensors states = onnx.renamed(states_of(session));
   EXPECT_EQ(states.size(), facts.at("states").size());
-  expect_sketched(states, facts.at("states"), 0, kTolerance);
+  expect_sketched(states, facts.at("states"), 0, kOnnxTolerance);
   leave_trained(session, name);
   return session.weights_hash();
 }
@@ -167,7 +165,7 @@ TEST_P(OnnxGolden, TrainsAsPyTorchUnderEverySchedule) {
 TEST_P(OnnxGolden, TrainsInBfloat16) {
   OVERTAKE_NEEDS_BF16();
   const OnnxCase onnx(GetParam());
-  Session session = session_of(onnx, ScheduleChoice::ooo, Precision::bf16);
+  Session session = session_of(onnx, {}, Precision::bf16);
   const std::vector<double> losses = onnx.facts().at("losses");
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const StepResult result = run_step(session, onnx.facts(), step);

@@ -18,7 +18,7 @@ using tests::simulate_one;
 using tests::small_cluster;
 using tests::span_of;
 
-bool says(const std::vector<StuckTask>& stuck, TaskId t, const std::string& text) {
+bool says_of(const std::vector<StuckTask>& stuck, TaskId t, const std::string& text) {
   return std::ranges::any_of(stuck,
                              [&](const StuckTask& s) { return s.task == t && s.why.find(text) != std::string::npos; });
 }
@@ -51,10 +51,11 @@ TEST(ClusterFailure, ADeviceIsGone) {
   EXPECT_EQ(r.trace.spans.size(), 3u);
   EXPECT_EQ(r.lane_progress, (std::vector<std::uint64_t>{1, 1, 1, 1, 1, 0, 1, 1}));
   EXPECT_EQ(r.stuck[0].task, tasks[2]) << all_of(r.stuck);
-  EXPECT_TRUE(says(r.stuck, tasks[2], "back.forward on n.0/d.2 does not end: the device is gone")) << all_of(r.stuck);
-  EXPECT_TRUE(says(r.stuck, reductions[0], "c3.all_reduce on n.0/d.0 waits for c3.all_reduce on n.0/d.2, not begun"))
+  EXPECT_TRUE(says_of(r.stuck, tasks[2], "back.forward on n.0/d.2 does not end: the device is gone"))
       << all_of(r.stuck);
-  EXPECT_TRUE(says(r.stuck, updates[1], "waits for c3.all_reduce on n.0/d.1, not ended")) << all_of(r.stuck);
+  EXPECT_TRUE(says_of(r.stuck, reductions[0], "c3.all_reduce on n.0/d.0 waits for c3.all_reduce on n.0/d.2, not begun"))
+      << all_of(r.stuck);
+  EXPECT_TRUE(says_of(r.stuck, updates[1], "waits for c3.all_reduce on n.0/d.1, not ended")) << all_of(r.stuck);
   EXPECT_EQ(r.stuck.size(), 8u) << all_of(r.stuck);  // every lane, the one with the task that is gone first
   for (const StuckTask& s : r.stuck)
     EXPECT_NE(std::ranges::find(c.plan.lanes[s.lane].tasks, s.task), c.plan.lanes[s.lane].tasks.end()) << s.why;
@@ -65,7 +66,7 @@ TEST(ClusterFailure, ADeviceIsGone) {
     EXPECT_EQ(span_of(r.trace, tasks[2]).end_ns, 1000);
     EXPECT_EQ(r.trace.spans.size(), 4u);
   }
-  EXPECT_TRUE(says(r.stuck, reductions[1], "waits for n.0/d.2, which is gone")) << all_of(r.stuck);
+  EXPECT_TRUE(says_of(r.stuck, reductions[1], "waits for n.0/d.2, which is gone")) << all_of(r.stuck);
   // After the end nobody minds.
   EXPECT_TRUE(run(1'000'000).is_finished);
 }
@@ -88,8 +89,8 @@ TEST(ClusterFailure, AFailureIsForThoseWhoNeedTheDevice) {
   // The first two steps' messages are there at 2600 and 4600: x is written anew when it has been sent, at 2000, and
   // sent when it has been received.
   EXPECT_EQ(r[0].step_ends_ns, (std::vector<std::int64_t>{2700, 4700}));
-  EXPECT_TRUE(says(r[0].stuck, c.recvs[0], "in step 2 does not end: the device is gone")) << all_of(r[0].stuck);
-  EXPECT_TRUE(says(r[0].stuck, c.sends[0], "in step 2 waits for n.0/d.1, which is gone")) << all_of(r[0].stuck);
+  EXPECT_TRUE(says_of(r[0].stuck, c.recvs[0], "in step 2 does not end: the device is gone")) << all_of(r[0].stuck);
+  EXPECT_TRUE(says_of(r[0].stuck, c.sends[0], "in step 2 waits for n.0/d.1, which is gone")) << all_of(r[0].stuck);
 }
 
 TEST(ClusterFailure, CollectivesInDifferentOrdersWaitForEver) {
@@ -118,9 +119,9 @@ TEST(ClusterFailure, LanesThatWaitForEachOther) {
   ClusterJob job{.plan = &c.plan, .work = c.work, .devices = {0, 1}};
   const JobResult r = simulate_one(small_cluster(1, 2), job);
   EXPECT_FALSE(r.is_finished);
-  EXPECT_TRUE(says(r.stuck, last, "waits for task.forward")) << all_of(r.stuck);
-  EXPECT_TRUE(says(r.stuck, second, "waits for task.forward")) << all_of(r.stuck);
-  EXPECT_FALSE(says(r.stuck, first, ""));
+  EXPECT_TRUE(says_of(r.stuck, last, "waits for task.forward")) << all_of(r.stuck);
+  EXPECT_TRUE(says_of(r.stuck, second, "waits for task.forward")) << all_of(r.stuck);
+  EXPECT_FALSE(says_of(r.stuck, first, ""));
 }
 
 TEST(ClusterFailure, PlansThatAreWrongAreOurs) {

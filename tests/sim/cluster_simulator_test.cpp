@@ -18,6 +18,7 @@
 namespace overtake {
 namespace {
 
+using tests::kWayNs;
 using tests::plain;
 using tests::PlanCase;
 using tests::random_profile;
@@ -26,8 +27,6 @@ using tests::ring_ends;
 using tests::simulate_one;
 using tests::small_cluster;
 using tests::span_of;
-
-constexpr std::int64_t a = 600;
 
 void expect_span(const Trace& trace, TaskId t, std::int64_t begin, std::int64_t end) {
   const Span span = span_of(trace, t);
@@ -157,9 +156,9 @@ TEST(ClusterSimulator, AMessageTakesItsBytesAndTheWay) {
   ASSERT_TRUE(r.is_finished);
   expect_span(r.trace, first, 0, 1000);
   expect_span(r.trace, c.sends[0], 1000, 2000);
-  expect_span(r.trace, c.recvs[0], 1000, 2000 + a);
+  expect_span(r.trace, c.recvs[0], 1000, 2000 + kWayNs);
   expect_span(r.trace, beside, 1000, 6000);
-  expect_span(r.trace, last, 2000 + a, 2500 + a);
+  expect_span(r.trace, last, 2000 + kWayNs, 2500 + kWayNs);
   EXPECT_EQ(r.makespan_ns, 6000);
   EXPECT_EQ(r.trace.step_ns, 6000);
   EXPECT_EQ(r.step_ends_ns, (std::vector<std::int64_t>{6000}));
@@ -214,7 +213,7 @@ TEST(ClusterSimulator, AChainFollowsItsRecurrence) {
         // The asynchronous lane of a stage has recv and send of each batch by turns, begun in this order.
         send_begin[s] = std::max({send_begin[s], recv_begin[s], lane_end[s]});
         const std::int64_t flow = std::max(send_begin[s], pair_end[s]);
-        there = pair_end[s] = flow + time + a;
+        there = pair_end[s] = flow + time + kWayNs;
         recv_begin[s + 1] = std::max({recv_begin[s + 1], send_begin[s + 1], send_begin[s]});
         want.push_back({c.sends.back(), {send_begin[s], flow + time}});
         want.push_back({c.recvs.back(), {recv_begin[s + 1], std::max(recv_begin[s + 1], there)}});
@@ -282,7 +281,7 @@ TEST(ClusterSimulator, AStragglerHoldsTheOthersUp) {
   options.speeds = {1, 1, 0.4, 1};
   const JobResult r = simulate_one(small_cluster(1, 4), c.job(), options);
   const std::vector<std::int64_t> ready = {1000, 1000, 2500, 1000},
-                                  ends = ring_ends(ready, {1000, 1000, 1000, 1000}, a);
+                                  ends = ring_ends(ready, {1000, 1000, 1000, 1000}, kWayNs);
   for (std::size_t d = 0; d < 4; ++d) {
     expect_span(r.trace, c.tasks[d], 0, ready[d]);
     expect_span(r.trace, c.reductions[d], ready[d], ends[d]);
@@ -301,8 +300,8 @@ TEST(ClusterSimulator, HalvesOfAnAllReduce) {
   }
   const JobResult r = simulate_one(small_cluster(1, 4), c.job());
   for (std::size_t d = 0; d < 4; ++d) {
-    expect_span(r.trace, scatters[d], 100, 100 + 3 * (a + 1000));
-    expect_span(r.trace, gathers[d], 100 + 3 * (a + 1000), 100 + 6 * (a + 1000));
+    expect_span(r.trace, scatters[d], 100, 100 + 3 * (kWayNs + 1000));
+    expect_span(r.trace, gathers[d], 100 + 3 * (kWayNs + 1000), 100 + 6 * (kWayNs + 1000));
   }
 }
 
@@ -336,7 +335,7 @@ TEST(ClusterSimulator, JobsShareADevice) {
 
 // The numbers of Collective.AnUrgentOneOvertakesAtTheEndOfAChunk.
 TEST(ClusterSimulator, AnUrgentCollectiveOvertakesAtTheEndOfAChunk) {
-  const std::int64_t chunk = 6 * (a + 250), small = 6 * (a + 100);
+  const std::int64_t chunk = 6 * (kWayNs + 250), small = 6 * (kWayNs + 100);
   for (const std::int64_t priority : {0, 1}) {
     PlanCase c(4);
     std::vector<TaskId> bulk, urgent;

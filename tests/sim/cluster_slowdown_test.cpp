@@ -15,13 +15,12 @@
 namespace overtake {
 namespace {
 
+using tests::kWayNs;
 using tests::plain;
 using tests::PlanCase;
 using tests::simulate_one;
 using tests::small_cluster;
 using tests::span_of;
-
-constexpr std::int64_t a = 600;
 
 // 2000 / (2000 - 3 * 300) = 1.82, what attention was measured to lose beside an all-reduce.
 TEST(ClusterSlowdown, ByHand) {
@@ -145,7 +144,7 @@ TEST(ClusterSlowdown, WorkAndBytesAddUpBesideEachOther) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       const Span send = span_of(r.trace, c.sends[i]), recv = span_of(r.trace, c.recvs[i]);
       flows.push_back({std::max(send.begin_ns, i == 0 ? 0 : flows.back().there), send.end_ns, recv.end_ns});
-      EXPECT_EQ(recv.end_ns, send.end_ns + a);
+      EXPECT_EQ(recv.end_ns, send.end_ns + kWayNs);
       moments.insert(moments.end(), {flows.back().begin, flows.back().sent, flows.back().there});
     }
     for (const Span& s : r.trace.spans) moments.insert(moments.end(), {s.begin_ns, s.end_ns});
@@ -161,7 +160,7 @@ TEST(ClusterSlowdown, WorkAndBytesAddUpBesideEachOther) {
         for (std::size_t f = 0; f < flows.size(); ++f) {
           if (!covers(flows[f].begin, d == 0 ? flows[f].sent : flows[f].there)) continue;
           sms = 0.16;
-          memory = static_cast<double>(bytes[f]) / static_cast<double>(a + bytes[f] / 100) / 1000;
+          memory = static_cast<double>(bytes[f]) / static_cast<double>(kWayNs + bytes[f] / 100) / 1000;
         }
         std::vector<TaskId> active;
         std::vector<double> loads;

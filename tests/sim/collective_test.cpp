@@ -15,6 +15,7 @@
 namespace overtake {
 namespace {
 
+using tests::kWayNs;
 using tests::ring_ends;
 using tests::Simulation;
 using tests::small_cluster;
@@ -30,22 +31,21 @@ std::int64_t time_of(const Cluster& cluster, Algorithm algorithm, std::int64_t b
   return s.time_of(ideal(s.all(), algorithm, bytes, operation));
 }
 
-constexpr std::int64_t a = 600;  // two links of 300 ns
-
 TEST(Collective, RingTakesItsSteps) {
   for (const std::int64_t n : {2, 3, 4, 8, 13}) {
     const std::int64_t bytes = n * 100 * 50;
-    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes), 2 * (n - 1) * (a + 50)) << n;
+    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes), 2 * (n - 1) * (kWayNs + 50)) << n;
     for (const Operation half : {Operation::reduce_scatter, Operation::all_gather})
-      EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes, half), (n - 1) * (a + 50)) << n;
+      EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::ring, bytes, half), (n - 1) * (kWayNs + 50))
+          << n;
   }
 }
 
 // Up: two children into one link, then one on; down the same way back. Half the bytes in each tree.
 TEST(Collective, TreeOfOnePiece) {
   const std::int64_t bytes = 40'000;
-  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::tree, bytes), 2 * (a + bytes / 2 / 100));
-  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, bytes), 4 * a + 3 * bytes / 100);
+  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::tree, bytes), 2 * (kWayNs + bytes / 2 / 100));
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, bytes), 4 * kWayNs + 3 * bytes / 100);
 }
 
 // Many pieces: every link carries twice the bytes at most, and the rest is latency.
@@ -71,19 +71,19 @@ TEST(Collective, HalvingDoubling) {
   for (const std::int64_t n : {2, 4, 8, 16}) {
     const std::int64_t bytes = n * 100 * 50, steps = std::countr_zero(static_cast<std::uint64_t>(n));
     EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::halving_doubling, bytes),
-              2 * (steps * a + (n - 1) * 50))
+              2 * (steps * kWayNs + (n - 1) * 50))
         << n;
     EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::halving_doubling, bytes, Operation::all_gather),
-              steps * a + (n - 1) * 50);
+              steps * kWayNs + (n - 1) * 50);
   }
   // Three: one hands its data over first, while a half comes in on the same link, and gets the result last.
-  EXPECT_EQ(time_of(small_cluster(1, 3), Algorithm::halving_doubling, 20'000), 4 * a + 300 + 100 + 100 + 200);
+  EXPECT_EQ(time_of(small_cluster(1, 3), Algorithm::halving_doubling, 20'000), 4 * kWayNs + 300 + 100 + 100 + 200);
 }
 
 TEST(Collective, Hierarchical) {
   const std::int64_t nodes = 3, local = 4, bytes = 12 * 1000 * 100, across = 2000;
   EXPECT_EQ(time_of(small_cluster(3, 4), Algorithm::hierarchical, bytes),
-            2 * (local - 1) * (a + bytes / local / 100) + 2 * (nodes - 1) * (across + bytes / local / nodes / 10));
+            2 * (local - 1) * (kWayNs + bytes / local / 100) + 2 * (nodes - 1) * (across + bytes / local / nodes / 10));
 }
 
 TEST(Collective, RingsOnAllRails) {
@@ -102,12 +102,12 @@ const std::string kPull =
 
 // 1000 entries of 100 B in 2 us are 50 bytes/ns, less than 0.8 of the link; 100000 are no limit.
 TEST(Collective, InNetworkHasALowerAndAnUpperLimit) {
-  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 0), 5000 + a);
-  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 1'000'000), 5000 + a + 1'000'000 / 50);
-  EXPECT_EQ(time_of(small_cluster(1, 8, kPull), Algorithm::in_network, 800'000), 25000 + a + 900'000 / 80);
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 0), 5000 + kWayNs);
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPush), Algorithm::in_network, 1'000'000), 5000 + kWayNs + 1'000'000 / 50);
+  EXPECT_EQ(time_of(small_cluster(1, 8, kPull), Algorithm::in_network, 800'000), 25000 + kWayNs + 900'000 / 80);
   // Across nodes: shares inside, sums in the switch of each rail (10 * 0.8), shares inside.
   EXPECT_EQ(time_of(small_cluster(2, 4, kPush), Algorithm::in_network, 400'000),
-            5000 + 2 * 3 * (a + 1000) + 2000 + 100'000 / 8);
+            5000 + 2 * 3 * (kWayNs + 1000) + 2000 + 100'000 / 8);
 }
 
 // The table of research: bytes on the link of a device, each way.
@@ -139,11 +139,11 @@ TEST(Collective, BytesPerLink) {
 
 TEST(Collective, BroadcastAndSend) {
   // One piece down a chain; a binary tree of four: root -> 2 -> {1, 3}.
-  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 30'000, Operation::broadcast), 3 * (a + 300));
-  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, 30'000, Operation::broadcast), 2 * a + 300 + 600);
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 30'000, Operation::broadcast), 3 * (kWayNs + 300));
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::tree, 30'000, Operation::broadcast), 2 * kWayNs + 300 + 600);
   // 8 pieces of 32 KiB (328 ns) stream: the last leaves after 8 times, and has two more hops to go.
-  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 8 * (32 << 10), Operation::broadcast), 10 * 328 + 3 * a);
-  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), a + 1000);
+  EXPECT_EQ(time_of(small_cluster(1, 4), Algorithm::ring, 8 * (32 << 10), Operation::broadcast), 10 * 328 + 3 * kWayNs);
+  EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), kWayNs + 1000);
 }
 
 TEST(Collective, JitteredStartsFollowTheRecurrence) {
@@ -165,7 +165,7 @@ TEST(Collective, JitteredStartsFollowTheRecurrence) {
     for (const CollectiveReport& r : s.collectives.advance(time)) ends[r.rank] = time;
     for (; next < n && order[next].first == time; ++next) s.collectives.ready(time, id, order[next].second);
   }
-  EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50), a));
+  EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50), kWayNs));
 }
 
 TEST(Collective, AnUrgentOneOvertakesAtTheEndOfAChunk) {
@@ -174,7 +174,7 @@ TEST(Collective, AnUrgentOneOvertakesAtTheEndOfAChunk) {
   CollectiveSpec bulk = ideal(group, Algorithm::ring, 400'000), urgent = ideal(group, Algorithm::ring, 40'000);
   bulk.chunk_bytes = 100'000;
   urgent.priority = 1;
-  const std::int64_t chunk = 6 * (a + 250), small = 6 * (a + 100);
+  const std::int64_t chunk = 6 * (kWayNs + 250), small = 6 * (kWayNs + 100);
   const CollectiveId first = s.collectives.add(bulk), second = s.collectives.add(urgent);
   s.collectives.ready_all(0, first);
   while (s.collectives.next_time() < chunk + 10) s.collectives.advance(s.collectives.next_time());
@@ -194,8 +194,8 @@ TEST(Collective, WithoutChunksNobodyOvertakes) {
   s.collectives.ready_all(0, first);
   s.collectives.ready_all(0, second);
   s.run();
-  EXPECT_EQ(s.end_of(first), 6 * (a + 1000));
-  EXPECT_EQ(s.end_of(second), 6 * (a + 1000) + 6 * (a + 100));
+  EXPECT_EQ(s.end_of(first), 6 * (kWayNs + 1000));
+  EXPECT_EQ(s.end_of(second), 6 * (kWayNs + 1000) + 6 * (kWayNs + 100));
 }
 
 // Two groups of the same devices have half the links each; with priorities the urgent one has them all.
@@ -208,9 +208,9 @@ TEST(Collective, GroupsShareLinksOrTakeTurnsByPriority) {
     s.collectives.ready_all(0, first);
     s.collectives.ready_all(0, second);
     s.run();
-    EXPECT_EQ(s.end_of(second), 6 * (a + (urgent ? 1000 : 2000)));
+    EXPECT_EQ(s.end_of(second), 6 * (kWayNs + (urgent ? 1000 : 2000)));
     if (!urgent) {
-      EXPECT_EQ(s.end_of(first), 6 * (a + 2000));
+      EXPECT_EQ(s.end_of(first), 6 * (kWayNs + 2000));
     }
   }
 }
@@ -242,7 +242,7 @@ TEST(Collective, HoldsSmsAndMemoryWhileItRuns) {
   s.collectives.ready_all(0, id);
   s.collectives.advance(0);
   EXPECT_EQ(s.collectives.take_changed(), (std::vector<std::uint32_t>{0, 1, 2, 3}));
-  const double time = 6 * (a + 10'000);
+  const double time = 6 * (kWayNs + 10'000);
   EXPECT_EQ(s.collectives.load(2).sms, 16);
   EXPECT_NEAR(s.collectives.load(2).memory_bytes_per_s, 3 * 6'000'000 / time * 1e9, 1) << "three times the link's";
   EXPECT_TRUE(s.collectives.take_changed().empty());
@@ -255,7 +255,7 @@ TEST(Collective, ABusyDeviceSlowsItDown) {
   Simulation s(small_cluster(1, 4));
   s.collectives.set_speed(0, 1, 0.5);
   // Into it and out of it at half the rate.
-  const std::vector<std::int64_t> ends = ring_ends({0, 0, 0, 0}, {20'000, 20'000, 10'000, 10'000}, a);
+  const std::vector<std::int64_t> ends = ring_ends({0, 0, 0, 0}, {20'000, 20'000, 10'000, 10'000}, kWayNs);
   EXPECT_EQ(s.time_of(ideal(s.all(), Algorithm::ring, 4'000'000)), *std::max_element(ends.begin(), ends.end()));
 }
 
@@ -269,7 +269,7 @@ TEST(Collective, ADeadDeviceStopsItAndItGoesOnAfterwards) {
   EXPECT_EQ(s.end_of(id), -1);
   s.collectives.set_speed(1'000'000, 2, 1);
   s.run();
-  EXPECT_EQ(s.end_of(id), 6 * (a + 10'000) + 1'000'000 - 5000);
+  EXPECT_EQ(s.end_of(id), 6 * (kWayNs + 10'000) + 1'000'000 - 5000);
 }
 
 TEST(Collective, WithoutLatency) {

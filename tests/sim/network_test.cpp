@@ -28,7 +28,7 @@ std::map<std::uint64_t, std::int64_t> arrivals(FlowNetwork& network) {
   while (network.next_time() != kNever) {
     const std::int64_t now = network.next_time();
     for (const FlowReport& r : network.advance(now))
-      if (r.progress != Progress::sent) times[r.tag] = now;
+      if (r.progress != FlowProgress::sent) times[r.tag] = now;
   }
   return times;
 }
@@ -42,7 +42,7 @@ TEST(FlowNetwork, OneFlowTakesLatencyAndBytesOverBandwidth) {
   const auto reports = network.advance(1250);
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].tag, 7u);
-  EXPECT_EQ(reports[0].progress, Progress::arrived);
+  EXPECT_EQ(reports[0].progress, FlowProgress::arrived);
   EXPECT_EQ(network.link_bytes(0), 5000);
 }
 

@@ -29,6 +29,8 @@ inline Cluster small_cluster(int nodes, int local, const std::string& reduction 
   return parse_cluster(text, "test");
 }
 
+inline constexpr std::int64_t kWayNs = 600;  // between two devices of small_cluster(1, n): two links
+
 // Max-plus: a piece goes out when the rank is there, its last one is out, and the one before has come in. `d` are the
 // times of a piece out of each rank, `a` the latency; the result is when each rank has sent and received all.
 inline std::vector<std::int64_t> ring_ends(const std::vector<std::int64_t>& ready, const std::vector<std::int64_t>& d,

@@ -11,6 +11,7 @@
 #include "models/zoo.h"
 #include "passes/pipeline.h"
 #include "passes/pipeline/named.h"
+#include "pipeline_case.h"
 #include "train/parallel_candidates.h"
 
 namespace overtake::tests {
@@ -18,10 +19,6 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr LinkTimes kNoTime{.latency_ns = 0, .bytes_per_s = std::int64_t{1} << 50, .busy_cores = 0};
-
-PipelineProblem problem_of(const BlockGraph& blocks, std::uint32_t devices, std::uint32_t micro_batches) {
-  return {.devices = devices, .micro_batches = micro_batches, .stages = stage_costs(blocks), .memory_cap = {}};
-}
 
 ClusterPlan pipeline_of(const BlockGraph& blocks, const PipelineProblem& problem, const char* name) {
   return spread(blocks, problem, make_schedule(name, problem), {});

@@ -13,6 +13,7 @@
 #include "models/zoo.h"
 #include "passes/pipeline.h"
 #include "passes/pipeline/named.h"
+#include "pipeline_case.h"
 #include "report/live_memory.h"
 #include "sim/cluster_simulator.h"
 
@@ -46,10 +47,6 @@ JobResult simulated(const ClusterPlan& p, const std::string& cluster_name, int s
 std::int64_t total_ns(std::span<const TaskWork> work) {
   return std::accumulate(work.begin(), work.end(), std::int64_t{0},
                          [](std::int64_t sum, const TaskWork& w) { return sum + w.ns; });
-}
-
-PipelineProblem problem_of(const BlockGraph& blocks, std::uint32_t devices, std::uint32_t micro_batches) {
-  return {.devices = devices, .micro_batches = micro_batches, .stages = stage_costs(blocks), .memory_cap = {}};
 }
 
 const std::pair<const char*, const char*> kModels[] = {

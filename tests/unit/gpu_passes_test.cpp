@@ -62,7 +62,7 @@ class WishfulTarget final : public Target {
   std::int64_t scratch_bytes(const Graph&, const Task&) const override { return 0; }
 };
 
-Graph model(const std::string& name, const std::string& settings) {
+Graph forward_of(const std::string& name, const std::string& settings) {
   return build_model(name, ModelSettings::parse(settings));
 }
 
@@ -91,7 +91,7 @@ std::vector<float> values_of(const NamedTensor& t) {
 }
 
 TEST(PadClasses, FilesAndNumbersStayTheSame) {
-  const Graph plain = model("gpt2", kDecoder), padded = pad_classes(plain);
+  const Graph plain = forward_of("gpt2", kDecoder), padded = pad_classes(plain);
   EXPECT_NE(print(plain), print(padded));
   const auto train = [](const Graph& g) {
     SessionOptions options;
@@ -123,7 +123,7 @@ TEST(PadClasses, FilesAndNumbersStayTheSame) {
 
 TEST(JoinProjections, FilesAndNumbersStayTheSame) {
   const std::string settings = "batch=2,sequence=8,positions=8,vocabulary=50,width=32,heads=4,layers=2,dropout=0";
-  const Graph plain = model("bert-12", settings), joined = join_projections(plain);
+  const Graph plain = forward_of("bert-12", settings), joined = join_projections(plain);
   EXPECT_EQ(count(plain, Op::linear, Kind::forward) - count(joined, Op::linear, Kind::forward), 4u);
   EXPECT_EQ(print(load_graph_json(save_json(joined))), print(joined));
   const auto train = [](const Graph& g) {
@@ -155,14 +155,14 @@ TEST(JoinProjections, FilesAndNumbersStayTheSame) {
 }
 
 TEST(JoinProjections, NotWhereSomebodyElseReads) {
-  const Graph packed = model("gpt2", kDecoder);  // has one projection already
+  const Graph packed = forward_of("gpt2", kDecoder);  // has one projection already
   EXPECT_EQ(print(join_projections(packed)), print(packed));
 }
 
 TEST(PadClasses, RowsBeyondTheClassesStayZero) {
   SessionOptions options;
   options.schedule = ScheduleChoice::in_order;
-  Session session(pad_classes(model("bert-12", kDecoder)), options);
+  Session session(pad_classes(forward_of("bert-12", kDecoder)), options);
   session.fill_inputs(1);
   for (int i = 0; i < 3; ++i) session.step(0.1f);
   const Graph& g = session.graph();
@@ -184,13 +184,13 @@ TEST(PadClasses, RowsBeyondTheClassesStayZero) {
 TEST(PadClasses, NotWhereItDoesNotPay) {
   for (const char* settings : {"batch=2,sequence=8,vocabulary=520,width=32,heads=4,layers=1",  // a multiple of 8
                                "batch=2,sequence=8,vocabulary=99,width=32,heads=4,layers=1"}) {
-    const Graph g = model("transformer", settings);
+    const Graph g = forward_of("transformer", settings);
     EXPECT_EQ(print(pad_classes(g)), print(g)) << settings;
   }
 }
 
 TEST(FuseLayerNorm, TakesTheSumAndItsGradient) {
-  const Graph forward = model("gpt2", kDecoder), fused = fuse(forward);
+  const Graph forward = forward_of("gpt2", kDecoder), fused = fuse(forward);
   // Of five sums (the embeddings', two in each layer) each has one norm behind it.
   EXPECT_EQ(count(forward, Op::add, Kind::forward), 5u);
   EXPECT_LE(count(fused, Op::add, Kind::forward), 1u);
@@ -200,7 +200,7 @@ TEST(FuseLayerNorm, TakesTheSumAndItsGradient) {
 }
 
 TEST(FuseGradients, DerivativesGoIntoTheProductAbove) {
-  const Graph g = training_graph(model("gpt2", kDecoder), false);
+  const Graph g = training_graph(forward_of("gpt2", kDecoder), false);
   EXPECT_EQ(count(g, Op::activation, Kind::input_grad), 0u);
   EXPECT_EQ(std::ranges::count_if(g.tasks,
                                   [&](const Task& t) {
@@ -212,7 +212,7 @@ TEST(FuseGradients, DerivativesGoIntoTheProductAbove) {
 
 TEST(FuseGradients, SumsGoIntoTheNormBelow) {
   const WishfulTarget target;
-  const Graph before = differentiate(fuse(model("resnet-18", "batch=2,image=32,classes=10")));
+  const Graph before = differentiate(fuse(forward_of("resnet-18", "batch=2,image=32,classes=10")));
   const Graph after = fuse_gradients(before, target);
   verify(after);
   EXPECT_EQ(count(before, Op::sum, Kind::input_grad), 8u);
@@ -235,7 +235,7 @@ std::size_t copied_parts(const Graph& g) {
 
 TEST(ShareConcats, DenseNetHasOneImagePerBlockAndCopiesNothing) {
   const std::string settings = "batch=32";
-  const Graph g = training_graph(model("densenet-121", settings), true);
+  const Graph g = training_graph(forward_of("densenet-121", settings), true);
   EXPECT_EQ(count(g, Op::concat, Kind::forward), 58u);
   EXPECT_EQ(count(g, Op::concat, Kind::input_grad), 58u);
   EXPECT_EQ(copied_parts(g), 0u);
@@ -247,7 +247,8 @@ TEST(ShareConcats, DenseNetHasOneImagePerBlockAndCopiesNothing) {
   for (const auto& [holder, parts] : inside) widths.insert(g.buffers[holder].shape[1]);
   EXPECT_EQ(widths, (std::multiset<std::int64_t>{256, 256, 512, 512, 1024, 1024, 1024, 1024}));
 
-  const Graph copying = training_graph(model("densenet-121", settings), true, {.momentum = 0.9}, {"share_concats"});
+  const Graph copying =
+      training_graph(forward_of("densenet-121", settings), true, {.momentum = 0.9}, {"share_concats"});
   EXPECT_EQ(copied_parts(copying), 4 * 58u);
   const Plan plan = place_memory(schedule_in_order(g)), before = place_memory(schedule_in_order(copying));
   verify(plan);
@@ -263,7 +264,7 @@ TEST(ShareConcats, DenseNetHasOneImagePerBlockAndCopiesNothing) {
 }
 
 TEST(ShareConcats, BranchesOfInceptionWriteBesideEachOther) {
-  const Graph g = training_graph(model("inception-v3", "batch=2,classes=10"), true);
+  const Graph g = training_graph(forward_of("inception-v3", "batch=2,classes=10"), true);
   EXPECT_GT(count(g, Op::concat, Kind::forward), 10u);
   EXPECT_EQ(copied_parts(g), 0u);
   verify(place_memory(schedule_in_order(g)));
@@ -278,7 +279,7 @@ TEST(ShareConcats, NetworksRunWellOnRandomLanes) {
       {"inception-v3", "batch=1,image=75,classes=10,width_multiplier=0.125"}};
   for (const auto& [name, settings] : networks) {
     SCOPED_TRACE(settings);
-    const Graph g = training_graph(model(name, settings), false);
+    const Graph g = training_graph(forward_of(name, settings), false);
     for (std::size_t lanes = 1; lanes <= 3; ++lanes) {
       const Plan plan = place_memory(random_plan(g, lanes, random));
       verify(plan);
@@ -288,7 +289,7 @@ TEST(ShareConcats, NetworksRunWellOnRandomLanes) {
 }
 
 TEST(GroupUpdates, TakesNeighboursUpToTheLimit) {
-  const Graph g = training_graph(model("ffnn", "batch=2,image=8,width=24"), false);
+  const Graph g = training_graph(forward_of("ffnn", "batch=2,image=8,width=24"), false);
   std::size_t weights = 0;
   for (const Task& t : g.tasks) {
     if (t.op != Op::sgd) continue;
@@ -306,7 +307,7 @@ TEST(GroupUpdates, TakesNeighboursUpToTheLimit) {
 }
 
 TEST(WeightCopies, AreWrittenByTheUpdateAndReadByTheProducts) {
-  const Graph g = training_graph(model("ffnn", "batch=2,image=8,width=24"), true);
+  const Graph g = training_graph(forward_of("ffnn", "batch=2,image=8,width=24"), true);
   verify(g);
   std::size_t copies = 0;
   for (const Parameter& p : g.parameters) {
@@ -337,7 +338,7 @@ TEST(WeightCopies, AreWrittenByTheUpdateAndReadByTheProducts) {
 
 TEST(FirstImageLayout, OneReorderFromTheInputToThePaddedImage) {
   const WishfulTarget target;
-  const Graph g = choose_layouts(use_bf16(model("resnet-18", "batch=2,image=32,classes=10")), target);
+  const Graph g = choose_layouts(use_bf16(forward_of("resnet-18", "batch=2,image=32,classes=10")), target);
   std::size_t reorders = 0;
   for (const Task& t : g.tasks) {
     if (t.op != Op::reorder) continue;

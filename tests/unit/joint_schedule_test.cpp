@@ -1,6 +1,7 @@
 // What the joint scheduler promises of its plans, on networks.
 
 #include "passes/joint_schedule.h"
+#include "optimizers.h"
 
 #include <gtest/gtest.h>
 
@@ -16,20 +17,10 @@
 #include "passes/schedule.h"
 #include "sim/lane_simulator.h"
 #include "train/planning.h"
+#include "unit/cpu_step.h"
 
 namespace overtake {
 namespace {
-
-Graph training_graph(const std::string& name, const std::string& settings, const OptimizerSettings& optimizer = {}) {
-  const CpuTarget target;
-  PassRunner runner;
-  return build_training_graph(build_model(name, ModelSettings::parse(settings)), target,
-                              {.optimizer = optimizer, .parts = 2, .extra = {}}, runner);
-}
-
-OptimizerSettings clipped_adamw() {
-  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
-}
 
 Profile random_profile(const Graph& g, std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -56,10 +47,10 @@ Profile profile_for_delays(const Graph& g) {
 }
 
 std::vector<Graph> networks() {
-  return {training_graph("cnn", "batch=4,width=4"), training_graph("resnet-18", "batch=2,image=32,classes=10,width=8"),
-          training_graph("lstm", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2"),
-          training_graph("transformer", "layers=2,width=32,heads=4,sequence=16,batch=3", clipped_adamw()),
-          training_graph("densenet-121", "batch=2,image=32,classes=10,growth=4")};
+  return {cpu_step("cnn", "batch=4,width=4"), cpu_step("resnet-18", "batch=2,image=32,classes=10,width=8"),
+          cpu_step("lstm", "batch=3,sequence=6,vocabulary=20,width=9,hidden=12,layers=2"),
+          cpu_step("transformer", "layers=2,width=32,heads=4,sequence=16,batch=3", clipped_adamw()),
+          cpu_step("densenet-121", "batch=2,image=32,classes=10,growth=4")};
 }
 
 void expect_critical_order(const Plan& plan) {
@@ -117,7 +108,7 @@ TEST(JointPlans, InOrderWhereNothingIsGained) {
 }
 
 TEST(JointPlans, AreTheSameEveryTime) {
-  const Graph graph = training_graph("cnn", "batch=4,width=4");
+  const Graph graph = cpu_step("cnn", "batch=4,width=4");
   const Profile profile = random_profile(graph, 5);
   const JointOptions options{.seconds = 1000, .most_tries = 500};
   EXPECT_EQ(save_json(schedule_jointly(graph, profile, options)), save_json(schedule_jointly(graph, profile, options)));
@@ -128,7 +119,7 @@ TEST(JointPlans, AreTheSameEveryTime) {
 TEST(JointPlans, ClippingWaitsForEveryGradient) {
   for (const char* name : {"cnn", "transformer"}) {
     SCOPED_TRACE(name);
-    const Graph graph = training_graph(
+    const Graph graph = cpu_step(
         name, name[0] == 'c' ? "batch=4,width=4" : "layers=2,width=32,heads=4,sequence=16,batch=3", clipped_adamw());
     const Profile profile = profile_for_delays(graph);
     const Plan plan = schedule_jointly(graph, profile, {.most_tries = 2000});
@@ -203,7 +194,7 @@ double live_bytes(const Plan& plan, const Profile& profile) {
 
 // Where tasks take no time one begins when another ends that waits for it.
 TEST(JointPlans, WaitsForMemoryAreNeverACircle) {
-  const Graph graph = training_graph("resnet-18", "batch=2,image=32,classes=10,width=8");
+  const Graph graph = cpu_step("resnet-18", "batch=2,image=32,classes=10,width=8");
   const std::size_t tasks = graph.tasks.size();
   const Profile real{std::vector<std::int64_t>(tasks, 1000), std::vector<double>(tasks, 0.4), 0,
                      std::vector<std::int64_t>(tasks, 1500)};
@@ -219,8 +210,7 @@ TEST(JointPlans, WaitsForMemoryAreNeverACircle) {
 
 TEST(JointPlans, KeepToTheirMemory) {
   // Activations are most of it, and what is late keeps them.
-  const Graph graph =
-      training_graph("gpt2", "batch=16,sequence=12,positions=16,vocabulary=50,width=32,heads=4,layers=4");
+  const Graph graph = cpu_step("gpt2", "batch=16,sequence=12,positions=16,vocabulary=50,width=32,heads=4,layers=4");
   const Profile profile = profile_for_delays(graph);
   const double in_order = live_bytes(schedule_in_order(graph), profile);
   const Plan free = schedule_jointly(graph, profile, {.most_tries = 2000});
@@ -242,7 +232,7 @@ TEST(JointPlans, KeepToTheirMemory) {
 }
 
 TEST(JointPlans, ChosenPlansAreUnderTheCap) {
-  const Graph graph = training_graph("resnet-18", "batch=8,image=32,classes=10,width=16");
+  const Graph graph = cpu_step("resnet-18", "batch=8,image=32,classes=10,width=16");
   const auto backend = open_backend("null", {});
   const std::uint64_t in_order = place_memory(schedule_in_order(graph)).arena_bytes;
   for (const double part : {0.0, 1.0, 1.05, 1.5}) {
@@ -260,7 +250,7 @@ TEST(JointPlans, ChosenPlansAreUnderTheCap) {
 }  // namespace
 
 TEST(JointPlans, KeepToTheirTime) {
-  const Graph graph = training_graph("resnet-50", "batch=2,image=64");
+  const Graph graph = cpu_step("resnet-50", "batch=2,image=64");
   const Profile profile = random_profile(graph, 3);
   const auto start = std::chrono::steady_clock::now();
   schedule_jointly(graph, profile, {.seconds = 0.2, .most_tries = 1'000'000'000});
@@ -272,7 +262,7 @@ TEST(JointPlans, KeepToTheirTime) {
 }
 
 TEST(JointPlans, StopWhenAsked) {
-  const Graph graph = training_graph("cnn", "batch=4,width=4");
+  const Graph graph = cpu_step("cnn", "batch=4,width=4");
   const Profile profile = random_profile(graph, 3);
   int asked = 0;
   JointOptions options{.seconds = 1000, .most_tries = 1'000'000'000};

@@ -16,6 +16,7 @@
 #include "passes/schedule.h"
 #include "random_plan.h"
 #include "train/session.h"
+#include "unit/cpu_step.h"
 
 namespace overtake {
 namespace {
@@ -280,14 +281,6 @@ TEST(Memory, BothChecksRefuseBrokenPlans) {
   EXPECT_GT(broken, 1000);
 }
 
-Graph training_graph(const std::string& name, const std::string& settings) {
-  const CpuTarget target;
-  PassRunner runner;
-  PipelineOptions options;
-  options.parts = 2;
-  return build_training_graph(build_model(name, ModelSettings::parse(settings)), target, options, runner);
-}
-
 // Made-up times: the main lane's tasks take long, so that much waits for the side lane.
 Plan two_lanes(const Graph& g) {
   const Profile profile{std::vector<std::int64_t>(g.tasks.size(), 1000), std::vector<double>(g.tasks.size(), 0.9)};
@@ -295,7 +288,7 @@ Plan two_lanes(const Graph& g) {
 }
 
 void expect_tight(const std::string& name, const std::string& settings) {
-  const Graph g = training_graph(name, settings);
+  const Graph g = cpu_step(name, settings);
   for (Plan plan : {schedule_in_order(g), two_lanes(g)}) {
     const std::string schedule = plan.schedule;
     const auto start = std::chrono::steady_clock::now();
@@ -378,7 +371,7 @@ TEST(Memory, AViewOfAnUpdatedWeightIsACopy) {
 
 TEST(Memory, BothPlansOfAGraphAgreeOnWhatLivesOn) {
   for (const char* name : {"cnn", "transformer"}) {
-    const Graph g = training_graph(name, "batch=2");
+    const Graph g = cpu_step(name, "batch=2");
     const Plan train = place_memory(two_lanes(g)), evaluate = place_memory(schedule_forward(g));
     EXPECT_EQ(train.persistent_bytes, evaluate.persistent_bytes);
     EXPECT_LT(evaluate.arena_bytes, train.arena_bytes);
@@ -391,7 +384,7 @@ TEST(Memory, BothPlansOfAGraphAgreeOnWhatLivesOn) {
 }
 
 TEST(Memory, CapBelowNeedNamesTheNeed) {
-  const Graph g = training_graph("cnn", "batch=2");
+  const Graph g = cpu_step("cnn", "batch=2");
   const std::uint64_t need = place_memory(schedule_in_order(g)).arena_bytes;
   EXPECT_EQ(place_memory(schedule_in_order(g), need).arena_bytes, need);
   const auto expect_refused = [&](const auto& run) {

@@ -9,7 +9,7 @@ namespace {
 
 using write::Message;
 
-std::string error_of(const write::ModelParts& parts) {
+std::string parse_error_of(const write::ModelParts& parts) {
   return user_error([&] { write::parsed(write::model(parts)); });
 }
 
@@ -127,7 +127,7 @@ TEST(OnnxFunctions, NodesOfOtherDomainsStay) {
 // A function F with these nodes, called once.
 std::string function_error(std::vector<Message> nodes, std::vector<std::string> inputs = {"x"},
                            std::vector<std::string> outputs = {"y"}) {
-  return error_of(
+  return parse_error_of(
       {.nodes = {write::call("F", inputs, outputs, {}, "the call")},
        .inputs = {write::value("x", {1})},
        .functions = {write::function({.name = "F", .inputs = {"a"}, .outputs = {"b"}, .nodes = std::move(nodes)})}});
@@ -144,12 +144,13 @@ TEST(OnnxFunctions, WrongOnesAreRefused) {
       says(function_error({write::node("Relu", {"a"}, {"b"})}, {"x", "x"}), {"'the call'", "2 inputs and 1 outputs"}));
   EXPECT_TRUE(says(function_error({write::node("Relu", {"a"}, {"b"})}, {"x"}, {"y", "z"}), {"1 inputs and 2 outputs"}));
   const Message function = write::function({.name = "F", .outputs = {"b"}});
-  EXPECT_TRUE(says(error_of({.functions = {function, function}}), {"F is defined twice"}));
+  EXPECT_TRUE(says(parse_error_of({.functions = {function, function}}), {"F is defined twice"}));
   const Message old = write::function(
       {.name = "F", .inputs = {"a"}, .outputs = {"b"}, .nodes = {write::node("Relu", {"a"}, {"b"})}, .opset = 9});
-  EXPECT_TRUE(says(
-      error_of({.nodes = {write::call("F", {"x"}, {"y"})}, .inputs = {write::value("x", {1})}, .functions = {old}}),
-      {"opset 9"}));
+  EXPECT_TRUE(
+      says(parse_error_of(
+               {.nodes = {write::call("F", {"x"}, {"y"})}, .inputs = {write::value("x", {1})}, .functions = {old}}),
+           {"opset 9"}));
 }
 
 // Functions f0 to f<depth>, each calling the next `calls` times.
@@ -172,9 +173,9 @@ write::ModelParts tower(int depth, int calls) {
 
 TEST(OnnxFunctions, CannotMultiplyWithoutBound) {
   EXPECT_EQ(write::parsed(write::model(tower(7, 2))).nodes.size(), 256u);
-  EXPECT_TRUE(says(error_of(tower(40, 2)), {"much larger than the file", "inlined"}));
+  EXPECT_TRUE(says(parse_error_of(tower(40, 2)), {"much larger than the file", "inlined"}));
   EXPECT_EQ(write::parsed(write::model(tower(60, 1))).nodes.size(), 1u);
-  EXPECT_TRUE(says(error_of(tower(100, 1)), {"nested more than 64 deep"}));
+  EXPECT_TRUE(says(parse_error_of(tower(100, 1)), {"nested more than 64 deep"}));
 }
 
 // Many copies of one large attribute are memory too.
@@ -185,7 +186,7 @@ TEST(OnnxFunctions, CannotMultiplyAttributes) {
        .inputs = {"a"},
        .outputs = {"b"},
        .nodes = {write::node("Op", {"a"}, {"b"}, {write::attribute("v", std::vector<std::int64_t>(10000, 1))})}});
-  EXPECT_TRUE(says(error_of(parts), {"much larger than the file"}));
+  EXPECT_TRUE(says(parse_error_of(parts), {"much larger than the file"}));
 }
 
 }  // namespace

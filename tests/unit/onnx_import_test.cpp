@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/onnx/import.h"
 #include "unit/onnx_writer.h"
+#include "unit/temporary_folder.h"
 
 namespace overtake {
 namespace {
@@ -23,7 +24,8 @@ Network imported(const write::ModelParts& parts, const ImportOptions& options = 
 
 ImportOptions with(const std::string& settings) { return {.settings = ModelSettings::parse(settings)}; }
 
-std::string error_of(const write::ModelParts& parts, const ImportOptions& options = {}) {
+// Empty where there is none.
+std::string import_error_of(const write::ModelParts& parts, const ImportOptions& options = {}) {
   try {
     imported(parts, options);
   } catch (const UserError& e) {
@@ -32,12 +34,7 @@ std::string error_of(const write::ModelParts& parts, const ImportOptions& option
   return "";
 }
 
-void expect_words(const std::string& text, const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
-}
-
-std::vector<Op> ops_of(const Graph& g) {
+std::vector<Op> imported_ops(const Graph& g) {
   std::vector<Op> ops;
   for (const Task& t : g.tasks) ops.push_back(t.op);
   return ops;
@@ -73,7 +70,7 @@ write::ModelParts linear_model(const write::Dim& batch = "batch") {
 
 TEST(OnnxImport, ALinearLayer) {
   const Network n = imported(linear_model(), with("batch=5"));
-  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
+  EXPECT_EQ(imported_ops(n.graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
   EXPECT_EQ(weights_of(n.graph), (std::vector<std::string>{"fc.weight[4, 6]", "fc.bias[4]"}));
   EXPECT_EQ(n.values.size(), 2u);
   EXPECT_EQ(n.graph.buffers[n.graph.reads(0)[0]].shape, (Shape{5, 6}));
@@ -178,7 +175,7 @@ TEST(OnnxImport, ABoundIsNoParameterWhateverItIsCalled) {
   parts.initializers.push_back(write::tensor<float>("high", {}, {6.0f}));
   parts.outputs = {write::value("z", {"batch", 4})};
   const Network n = imported(parts);
-  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::activation, Op::cross_entropy}));
+  EXPECT_EQ(imported_ops(n.graph), (std::vector<Op>{Op::linear, Op::activation, Op::cross_entropy}));
   EXPECT_EQ(n.graph.parameters.size(), 2u);
 }
 
@@ -193,7 +190,7 @@ TEST(OnnxImport, ShapeArithmeticIsDoneBeforehand) {
   parts.initializers.push_back(write::tensor<std::int64_t>("zero", {}, {0}));
   parts.initializers.push_back(integers("axis", {0}));
   parts.initializers.push_back(integers("rest", {-1}));
-  EXPECT_EQ(ops_of(imported(parts).graph), (std::vector<Op>{Op::reshape, Op::linear, Op::cross_entropy}));
+  EXPECT_EQ(imported_ops(imported(parts).graph), (std::vector<Op>{Op::reshape, Op::linear, Op::cross_entropy}));
 }
 
 // A file exported for a batch of 2 has that number in its shapes, also merged with others.
@@ -229,28 +226,28 @@ TEST(OnnxImport, InputsBesideTheTokensAreTakenAsPlain) {
   options.note = [&](const std::string& line) { notes.push_back(line); };
   imported(parts, options);
   ASSERT_EQ(notes.size(), 1u);
-  expect_words(notes[0], {"attention_mask", "ones"});
+  EXPECT_TRUE(says(notes[0], {"attention_mask", "ones"}));
 }
 
 TEST(OnnxImport, OnlyWhatTheOutputNeedsIsRead) {
   write::ModelParts parts = linear_model();
   parts.nodes.push_back(node("NonMaxSuppression", {"y"}, {"other"}));
   parts.outputs.push_back(write::value("other", {"batch", 4}));
-  EXPECT_EQ(ops_of(imported(parts).graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
-  expect_words(error_of(parts, {.output = "other"}), {"NonMaxSuppression"});
+  EXPECT_EQ(imported_ops(imported(parts).graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
+  EXPECT_TRUE(says(import_error_of(parts, {.output = "other"}), {"NonMaxSuppression"}));
 }
 
 TEST(OnnxImport, RegressionHasTargets) {
   const Network n = imported(linear_model(), {.loss = "mse"});
-  EXPECT_EQ(ops_of(n.graph), (std::vector<Op>{Op::linear, Op::mse}));
+  EXPECT_EQ(imported_ops(n.graph), (std::vector<Op>{Op::linear, Op::mse}));
 }
 
 TEST(OnnxImportErrors, AllUnsupportedNodesAtOnce) {
   write::ModelParts parts = linear_model();
   parts.nodes = {node("Det", {"x"}, {"a"}, {}, "first"), node("GridSample", {"a"}, {"b"}, {}, "second"),
                  node("STFT", {"x"}, {"c"}, {}, "third"), node("Add", {"b", "c"}, {"y"})};
-  const std::string error = error_of(parts);
-  expect_words(error, {"net.onnx", "2 node(s)", "Det 'first'", "STFT 'third'"});
+  const std::string error = import_error_of(parts);
+  EXPECT_TRUE(says(error, {"net.onnx", "2 node(s)", "Det 'first'", "STFT 'third'"}));
   EXPECT_EQ(error.find("GridSample"), std::string::npos) << "it waits for what is missing already";
 }
 
@@ -258,33 +255,33 @@ TEST(OnnxImportErrors, ADimensionNobodyKnows) {
   write::ModelParts parts = language_model();
   parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
   parts.inputs = {write::value("ids", {"batch", "sequence"}, ElementType::i64)};
-  expect_words(error_of(parts), {"sequence", "ids", "--set sequence=N"});
-  EXPECT_EQ(error_of(parts, with("sequence=4")), "");
-  expect_words(error_of(parts, with("length=4")), {"length", "batch, sequence"});
-  expect_words(error_of(parts, with("sequence=0")), {"sequence", "at least 1"});
+  EXPECT_TRUE(says(import_error_of(parts), {"sequence", "ids", "--set sequence=N"}));
+  EXPECT_EQ(import_error_of(parts, with("sequence=4")), "");
+  EXPECT_TRUE(says(import_error_of(parts, with("length=4")), {"length", "batch, sequence"}));
+  EXPECT_TRUE(says(import_error_of(parts, with("sequence=0")), {"sequence", "at least 1"}));
 }
 
 TEST(OnnxImportErrors, SecondInputsNoInputsNoOutputs) {
   write::ModelParts parts = linear_model();
   parts.inputs.push_back(write::value("speaker", {"batch", 6}));
-  expect_words(error_of(parts), {"speaker", "single"});
+  EXPECT_TRUE(says(import_error_of(parts), {"speaker", "single"}));
   parts.inputs.clear();
-  expect_words(error_of(parts), {"net.onnx"});
+  EXPECT_TRUE(says(import_error_of(parts), {"net.onnx"}));
   parts = linear_model();
   parts.outputs.clear();
-  expect_words(error_of(parts), {"no output"});
-  expect_words(error_of(linear_model(), {.output = "z"}), {"no output 'z'", "y"});
-  expect_words(error_of(linear_model(), {.loss = "hinge"}), {"--loss hinge", "mse"});
+  EXPECT_TRUE(says(import_error_of(parts), {"no output"}));
+  EXPECT_TRUE(says(import_error_of(linear_model(), {.output = "z"}), {"no output 'z'", "y"}));
+  EXPECT_TRUE(says(import_error_of(linear_model(), {.loss = "hinge"}), {"--loss hinge", "mse"}));
 }
 
 TEST(OnnxImportErrors, ShapesThatDoNotFit) {
   write::ModelParts parts = linear_model();
   parts.initializers[0] = weight("fc.weight", {4, 5});
-  expect_words(error_of(parts), {"net.onnx", "fc"});
+  EXPECT_TRUE(says(import_error_of(parts), {"net.onnx", "fc"}));
   parts = linear_model();
   parts.initializers[1] = weight("fc.bias", {3});
   parts.nodes[0] = node("Conv", {"x", "fc.weight", "fc.bias"}, {"y"}, {}, "conv");
-  expect_words(error_of(parts), {"conv"});
+  EXPECT_TRUE(says(import_error_of(parts), {"conv"}));
 }
 
 TEST(OnnxImportErrors, PlacesOutsideATable) {
@@ -296,15 +293,15 @@ TEST(OnnxImportErrors, PlacesOutsideATable) {
   std::rotate(parts.nodes.begin() + 1, parts.nodes.begin() + 2, parts.nodes.end());
   parts.initializers.push_back(weight("wpe.weight", {5, 3}));
   parts.initializers.push_back(integers("positions", {0, 1, 2, 3, -1}));
-  EXPECT_EQ(error_of(parts), "");
+  EXPECT_EQ(import_error_of(parts), "");
   parts.initializers.back() = integers("positions", {0, 1, 2, 3, 5});
-  expect_words(error_of(parts), {"Gather 'wpe'", "index 5 into 5 rows"});
+  EXPECT_TRUE(says(import_error_of(parts), {"Gather 'wpe'", "index 5 into 5 rows"}));
 }
 
 TEST(OnnxImportErrors, AnOutputWithoutWeightsOrInput) {
   write::ModelParts parts = linear_model();
   parts.nodes = {node("Constant", {}, {"y"}, {attribute("value", weight("", {4}))})};
-  expect_words(error_of(parts), {"does not depend on the input"});
+  EXPECT_TRUE(says(import_error_of(parts), {"does not depend on the input"}));
 }
 
 }  // namespace

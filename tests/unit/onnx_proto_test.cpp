@@ -21,13 +21,6 @@ std::string error_of(const std::string& content, const std::filesystem::path& pa
 
 std::string error_of(const write::ModelParts& parts) { return error_of(write::model(parts)); }
 
-template <class T>
-std::vector<T> values_of(const Tensor& tensor) {
-  std::vector<T> values(tensor.bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
-}
-
 // ---- the wire format
 
 std::string wire_error(const std::string& bytes) {

@@ -12,58 +12,54 @@ namespace {
 
 using write::Message;
 
-template <class T>
-std::vector<T> values_of(const Tensor& tensor) {
-  std::vector<T> values(tensor.bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
-}
-
 // The only initializer of a file that has this one.
-Tensor read_back(const Message& tensor) {
+Tensor read_initializer(const Message& tensor) {
   return write::parsed(write::model({.initializers = {tensor}})).initializers.at(0);
 }
 std::string tensor_error(const Message& tensor) {
-  return user_error([&] { read_back(tensor); });
+  return user_error([&] { read_initializer(tensor); });
 }
 
 TEST(OnnxTensor, ReadsRawValuesOfEveryType) {
-  EXPECT_EQ(values_of<double>(read_back(write::tensor<double>("t", {1}, {0.1}))), (std::vector<double>{0.1}));
-  EXPECT_EQ(values_of<std::int64_t>(read_back(write::tensor<std::int64_t>("t", {2}, {-1, 5}))),
+  EXPECT_EQ(values_of<double>(read_initializer(write::tensor<double>("t", {1}, {0.1}))), (std::vector<double>{0.1}));
+  EXPECT_EQ(values_of<std::int64_t>(read_initializer(write::tensor<std::int64_t>("t", {2}, {-1, 5}))),
             (std::vector<std::int64_t>{-1, 5}));
-  EXPECT_EQ(values_of<std::uint16_t>(read_back(write::tensor<std::uint16_t>("t", {1}, {0x3c00}, ElementType::f16))),
-            (std::vector<std::uint16_t>{0x3c00}));
-  EXPECT_EQ(read_back(write::tensor<std::uint8_t>("t", {2}, {0, 1}, ElementType::boolean)).type, ElementType::boolean);
-  EXPECT_TRUE(read_back(write::tensor<float>("t", {0, 3}, {})).bytes.empty());
+  EXPECT_EQ(
+      values_of<std::uint16_t>(read_initializer(write::tensor<std::uint16_t>("t", {1}, {0x3c00}, ElementType::f16))),
+      (std::vector<std::uint16_t>{0x3c00}));
+  EXPECT_EQ(read_initializer(write::tensor<std::uint8_t>("t", {2}, {0, 1}, ElementType::boolean)).type,
+            ElementType::boolean);
+  EXPECT_TRUE(read_initializer(write::tensor<float>("t", {0, 3}, {})).bytes.empty());
 }
 
 TEST(OnnxTensor, ReadsTypedValuesPackedOrNot) {
   const auto bare = [](ElementType type, std::int64_t count) { return write::bare_tensor("t", type, {count}); };
   const std::vector<float> floats{1.5f, -2};
-  EXPECT_EQ(values_of<float>(read_back(bare(ElementType::f32, 2).packed_fixed(4, floats))), floats);
-  EXPECT_EQ(values_of<float>(read_back(bare(ElementType::f32, 2).real(4, 1.5f).real(4, -2))), floats);
-  EXPECT_EQ(values_of<float>(read_back(bare(ElementType::f32, 3).packed_fixed(4, floats).real(4, 7))),
+  EXPECT_EQ(values_of<float>(read_initializer(bare(ElementType::f32, 2).packed_fixed(4, floats))), floats);
+  EXPECT_EQ(values_of<float>(read_initializer(bare(ElementType::f32, 2).real(4, 1.5f).real(4, -2))), floats);
+  EXPECT_EQ(values_of<float>(read_initializer(bare(ElementType::f32, 3).packed_fixed(4, floats).real(4, 7))),
             (std::vector<float>{1.5f, -2, 7}));
-  EXPECT_EQ(values_of<double>(read_back(bare(ElementType::f64, 1).packed_fixed(10, std::vector<double>{0.1}))),
+  EXPECT_EQ(values_of<double>(read_initializer(bare(ElementType::f64, 1).packed_fixed(10, std::vector<double>{0.1}))),
             (std::vector<double>{0.1}));
-  EXPECT_EQ(values_of<std::int64_t>(read_back(bare(ElementType::i64, 3).packed_numbers(7, {1, -1}).number(7, 9))),
-            (std::vector<std::int64_t>{1, -1, 9}));
-  EXPECT_EQ(values_of<std::int32_t>(read_back(bare(ElementType::i32, 2).packed_numbers(5, {-7, 7}))),
+  EXPECT_EQ(
+      values_of<std::int64_t>(read_initializer(bare(ElementType::i64, 3).packed_numbers(7, {1, -1}).number(7, 9))),
+      (std::vector<std::int64_t>{1, -1, 9}));
+  EXPECT_EQ(values_of<std::int32_t>(read_initializer(bare(ElementType::i32, 2).packed_numbers(5, {-7, 7}))),
             (std::vector<std::int32_t>{-7, 7}));
-  EXPECT_EQ(values_of<std::int8_t>(read_back(bare(ElementType::i8, 2).packed_numbers(5, {-128, 127}))),
+  EXPECT_EQ(values_of<std::int8_t>(read_initializer(bare(ElementType::i8, 2).packed_numbers(5, {-128, 127}))),
             (std::vector<std::int8_t>{-128, 127}));
-  EXPECT_EQ(values_of<std::uint8_t>(read_back(bare(ElementType::boolean, 2).packed_numbers(5, {1, 0}))),
+  EXPECT_EQ(values_of<std::uint8_t>(read_initializer(bare(ElementType::boolean, 2).packed_numbers(5, {1, 0}))),
             (std::vector<std::uint8_t>{1, 0}));
-  EXPECT_EQ(values_of<std::uint16_t>(read_back(bare(ElementType::bf16, 1).packed_numbers(5, {0xbf80}))),
+  EXPECT_EQ(values_of<std::uint16_t>(read_initializer(bare(ElementType::bf16, 1).packed_numbers(5, {0xbf80}))),
             (std::vector<std::uint16_t>{0xbf80}));
-  EXPECT_EQ(values_of<std::uint32_t>(read_back(bare(ElementType::u32, 1).packed_numbers(11, {0xffffffff}))),
+  EXPECT_EQ(values_of<std::uint32_t>(read_initializer(bare(ElementType::u32, 1).packed_numbers(11, {0xffffffff}))),
             (std::vector<std::uint32_t>{0xffffffff}));
-  EXPECT_EQ(values_of<std::uint64_t>(read_back(bare(ElementType::u64, 1).packed_numbers(11, {-1}))),
+  EXPECT_EQ(values_of<std::uint64_t>(read_initializer(bare(ElementType::u64, 1).packed_numbers(11, {-1}))),
             (std::vector<std::uint64_t>{~std::uint64_t{0}}));
 }
 
 TEST(OnnxTensor, TextKeepsNoBytes) {
-  const Tensor tensor = read_back(write::bare_tensor("t", ElementType::text, {1}).text(6, "abc"));
+  const Tensor tensor = read_initializer(write::bare_tensor("t", ElementType::text, {1}).text(6, "abc"));
   EXPECT_EQ(tensor.type, ElementType::text);
   EXPECT_TRUE(tensor.bytes.empty());
 }

@@ -9,6 +9,7 @@
 // is the content of a file.
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -218,3 +219,14 @@ inline File parsed(std::string content, const std::filesystem::path& path = "mod
 }
 
 }  // namespace overtake::onnx::write
+
+namespace overtake::onnx {
+
+template <class T>
+std::vector<T> values_of(const Tensor& tensor) {
+  std::vector<T> values(tensor.bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+}  // namespace overtake::onnx

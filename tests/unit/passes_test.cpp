@@ -21,7 +21,7 @@
 namespace overtake {
 namespace {
 
-Graph model(const std::string& name, const std::string& settings = "") {
+Graph zoo_model(const std::string& name, const std::string& settings = "") {
   return build_model(name, ModelSettings::parse(settings));
 }
 
@@ -44,9 +44,9 @@ TEST(PassRunner, RunsTimesAndRecords) {
                            std::this_thread::sleep_for(std::chrono::milliseconds(20));
                            return g;
                          }};
-  runner.run(slow, model("ffnn"));
+  runner.run(slow, zoo_model("ffnn"));
   const Graph g =
-      runner.run(Pass<Graph>{"differentiate", differentiate, is_forward_only, is_differentiated}, model("ffnn"));
+      runner.run(Pass<Graph>{"differentiate", differentiate, is_forward_only, is_differentiated}, zoo_model("ffnn"));
   EXPECT_TRUE(is_differentiated(g));
   ASSERT_EQ(runner.records().size(), 2u);
   EXPECT_EQ(runner.records()[0].name, "slow");
@@ -57,12 +57,12 @@ TEST(PassRunner, RunsTimesAndRecords) {
 
 TEST(PassRunner, SkipsByName) {
   PassRunner runner({.skip = {"fuse"}, .print = {}});
-  const Graph before = model("ffnn");
+  const Graph before = zoo_model("ffnn");
   EXPECT_EQ(print(runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, Graph(before))),
             print(before));
   EXPECT_TRUE(runner.records().at(0).skipped);
   const CpuTarget target;
-  const Graph whole = build_training_graph(model("cnn"), target, {}, runner);
+  const Graph whole = build_training_graph(zoo_model("cnn"), target, {}, runner);
   EXPECT_GT(count_op(whole, Op::activation), 0u);  // the pipeline's fuse was skipped as well
   EXPECT_EQ(runner.records().size(), 1 + training_passes(target, {}).size());
 }
@@ -70,7 +70,7 @@ TEST(PassRunner, SkipsByName) {
 TEST(PassRunner, PrintsWhereSomethingChanged) {
   std::vector<std::string> texts;
   PassRunner runner({.skip = {}, .print = [&](const std::string& text) { texts.push_back(text); }});
-  Graph g = runner.run(Pass<Graph>{"nothing", [](Graph x) { return x; }}, model("ffnn"));
+  Graph g = runner.run(Pass<Graph>{"nothing", [](Graph x) { return x; }}, zoo_model("ffnn"));
   EXPECT_TRUE(texts.empty());
   EXPECT_FALSE(runner.records().at(0).changed);
   g = runner.run(Pass<Graph>{"fuse", [](Graph x) { return fuse(std::move(x)); }}, std::move(g));
@@ -84,21 +84,21 @@ TEST(PassRunner, ChecksNeedsGrantsAndTheResult) {
   PassRunner runner;
   const auto no = [](const Graph&) { return false; };
   const auto same = [](Graph g) { return g; };
-  EXPECT_THROW(runner.run(Pass<Graph>{"needy", same, no}, model("ffnn")), InternalError);
-  EXPECT_THROW(runner.run(Pass<Graph>{"liar", same, nullptr, no}, model("ffnn")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"needy", same, no}, zoo_model("ffnn")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"liar", same, nullptr, no}, zoo_model("ffnn")), InternalError);
   const Pass<Graph> breaker{"breaker", [](Graph g) {
                               g.add_task(Kind::forward, Op::activation, 0, 0, {g.losses[0]}, {g.losses[0]});
                               return g;
                             }};
-  EXPECT_THROW(runner.run(breaker, model("ffnn")), InternalError);
-  EXPECT_THROW(runner.run(Pass<Graph>{"twice", differentiate, is_forward_only}, differentiate(model("ffnn"))),
+  EXPECT_THROW(runner.run(breaker, zoo_model("ffnn")), InternalError);
+  EXPECT_THROW(runner.run(Pass<Graph>{"twice", differentiate, is_forward_only}, differentiate(zoo_model("ffnn"))),
                InternalError);
 }
 
 TEST(PassRunner, RunsPassesOnPlansToo) {
   PassRunner runner;
   const Pass<Plan> memory{"memory", [](Plan p) { return place_memory(std::move(p)); }, nullptr, has_memory};
-  const Plan plan = runner.run(memory, schedule_in_order(training_graph(model("ffnn"))));
+  const Plan plan = runner.run(memory, schedule_in_order(training_graph(zoo_model("ffnn"))));
   EXPECT_TRUE(has_memory(plan));
 }
 
@@ -117,7 +117,7 @@ NormCounts norms_of(const Graph& g) {
 }
 
 TEST(Fuse, CountsOnResNet18) {
-  const Graph before = model("resnet-18"), after = fuse(before);
+  const Graph before = zoo_model("resnet-18"), after = fuse(before);
   EXPECT_EQ(norms_of(before), (NormCounts{.plain = 20}));
   EXPECT_EQ(count_op(before, Op::activation), 17u);
   EXPECT_EQ(count_op(before, Op::add), 8u);
@@ -130,9 +130,9 @@ TEST(Fuse, CountsOnResNet18) {
 }
 
 TEST(Fuse, LinearTakesItsFunction) {
-  const Graph ffnn = fuse(model("ffnn", "layers=3"));
+  const Graph ffnn = fuse(zoo_model("ffnn", "layers=3"));
   EXPECT_EQ(count_op(ffnn, Op::activation), 0u);
-  const Graph decoder = fuse(model("transformer", "layers=2"));
+  const Graph decoder = fuse(zoo_model("transformer", "layers=2"));
   EXPECT_EQ(count_op(decoder, Op::activation), 0u);
   for (const Task& t : decoder.tasks)
     if (t.op == Op::linear && decoder.attrs_of(t).has("function")) {
@@ -179,7 +179,7 @@ TEST(Fuse, ChangesNoLossBeyondRounding) {
            {"ffnn", "batch=8"},
            {"transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"}}) {
     SCOPED_TRACE(name);
-    const Graph forward = model(name, settings);
+    const Graph forward = zoo_model(name, settings);
     const std::vector<float> fused = losses_of(forward, true), plain = losses_of(forward, false);
     for (std::size_t i = 0; i < fused.size(); ++i) {
       ASSERT_TRUE(std::isfinite(fused[i]));
@@ -219,7 +219,7 @@ TEST(Differentiate, FanOutIsSummedInReverseOrderOfUses) {
 }
 
 TEST(Differentiate, TiedWeightsAreSummedOnce) {
-  const Graph g = differentiate(model("transformer", "layers=1"));
+  const Graph g = differentiate(zoo_model("transformer", "layers=1"));
   const Task& sum = writer_of(g, find_buffer(g, "wte.weight.grad.sum"));
   EXPECT_EQ(sum.kind, Kind::weight_grad);
   ASSERT_EQ(sum.reads, 2);
@@ -229,7 +229,7 @@ TEST(Differentiate, TiedWeightsAreSummedOnce) {
 
 TEST(Differentiate, EveryWeightHasAGradientOfItsShape) {
   for (const char* name : {"ffnn", "lenet", "cnn", "resnet-50", "transformer", "lstm", "gru"}) {
-    const Graph g = differentiate(model(name, "batch=2"));
+    const Graph g = differentiate(zoo_model(name, "batch=2"));
     for (const Parameter& p : g.parameters) {
       const bool is_trained = g.buffers[p.buffer].role == Role::weight;
       ASSERT_EQ(p.gradient != kNone, is_trained) << g.buffer_name(p.buffer);
@@ -237,7 +237,7 @@ TEST(Differentiate, EveryWeightHasAGradientOfItsShape) {
       EXPECT_EQ(g.buffers[p.gradient].shape, g.buffers[p.buffer].shape);
       EXPECT_EQ(writer_of(g, p.gradient).kind, Kind::weight_grad);
     }
-    EXPECT_EQ(print(g), print(differentiate(model(name, "batch=2"))));
+    EXPECT_EQ(print(g), print(differentiate(zoo_model(name, "batch=2"))));
   }
 }
 
@@ -266,7 +266,7 @@ TEST(Differentiate, AModelWithoutWeightsIsTheUsersError) {
 TEST(Layout, ImagesAreReorderedNowhereInAConvnet) {
   for (const char* name : {"cnn", "resnet-18"}) {
     const CpuTarget target;
-    const Graph g = choose_layouts(fuse(model(name, "batch=2")), target);
+    const Graph g = choose_layouts(fuse(zoo_model(name, "batch=2")), target);
     EXPECT_EQ(count_op(g, Op::reorder), 0u) << name;
     for (const Task& t : g.tasks)
       if (t.op == Op::conv2d) {
@@ -274,12 +274,12 @@ TEST(Layout, ImagesAreReorderedNowhereInAConvnet) {
       }
   }
   const CpuTarget target;  // a flattened image is row-major, as PyTorch's is
-  EXPECT_EQ(count_op(choose_layouts(fuse(model("lenet", "batch=2")), target), Op::reorder), 1u);
+  EXPECT_EQ(count_op(choose_layouts(fuse(zoo_model("lenet", "batch=2")), target), Op::reorder), 1u);
 }
 
 TEST(Precision, ActivationsAreBf16AndTheRestIsNot) {
   for (const char* name : {"cnn", "transformer", "lstm", "gru"}) {
-    const Graph g = differentiate(use_bf16(fuse(model(name, "batch=2"))));
+    const Graph g = differentiate(use_bf16(fuse(zoo_model(name, "batch=2"))));
     for (const Parameter& p : g.parameters) {
       EXPECT_EQ(g.buffers[p.buffer].dtype, DType::f32);
       if (p.gradient == kNone) continue;
@@ -298,7 +298,7 @@ TEST(Precision, ActivationsAreBf16AndTheRestIsNot) {
 
 TEST(Updates, OnePerWeightAndOneClipping) {
   const OptimizerSettings adamw{.kind = OptimizerSettings::Kind::adamw, .clip_norm = 1};
-  const Graph g = training_graph(model("cnn", "batch=2"), adamw);
+  const Graph g = training_graph(zoo_model("cnn", "batch=2"), adamw);
   std::size_t weights = 0, states = 0;
   for (const Parameter& p : g.parameters) {
     weights += g.buffers[p.buffer].role == Role::weight ? 1u : 0u;
@@ -308,12 +308,12 @@ TEST(Updates, OnePerWeightAndOneClipping) {
   EXPECT_EQ(states, 2 * weights);
   EXPECT_EQ(count_op(g, Op::squared_norm, Kind::update), 1u);
   EXPECT_EQ(count_op(g, Op::clip_norm, Kind::update), 1u);
-  EXPECT_EQ(count_op(training_graph(model("cnn", "batch=2")), Op::clip_norm, Kind::update), 0u);
+  EXPECT_EQ(count_op(training_graph(zoo_model("cnn", "batch=2")), Op::clip_norm, Kind::update), 0u);
 }
 
 // What may run late: weight gradients and updates that nothing but updates waits for. A batch norm's are not such.
 TEST(Schedule, DeferrableTasks) {
-  const Graph g = training_graph(model("cnn", "batch=2"));
+  const Graph g = training_graph(zoo_model("cnn", "batch=2"));
   const Dependencies deps = dependencies(g);
   const std::vector<char> flag = deferrable_tasks(g, deps);
   for (TaskId t = 0; t < g.tasks.size(); ++t) {
@@ -330,7 +330,7 @@ TEST(Schedule, DeferrableTasks) {
 
 TEST(Schedule, TwoLanesRunEveryTaskOnce) {
   for (const char* name : {"cnn", "resnet-18", "transformer", "lstm"}) {
-    const Graph g = training_graph(model(name, "batch=2"));
+    const Graph g = training_graph(zoo_model(name, "batch=2"));
     const Profile profile{std::vector<std::int64_t>(g.tasks.size(), 1000), std::vector<double>(g.tasks.size(), 0.6)};
     for (const std::uint64_t tries : {0u, 50u, 400u}) {
       const Plan plan = schedule_jointly(g, profile, {.most_tries = tries});
@@ -345,7 +345,7 @@ TEST(Schedule, TwoLanesRunEveryTaskOnce) {
 }
 
 TEST(Schedule, ForwardPlanRunsForwardTasksOnly) {
-  const Graph g = training_graph(model("transformer", "batch=2,layers=2,dropout=0.1"));
+  const Graph g = training_graph(zoo_model("transformer", "batch=2,layers=2,dropout=0.1"));
   const Plan plan = place_memory(schedule_forward(g));
   EXPECT_NO_THROW(verify(plan));
   for (const TaskId t : plan.lanes[0].tasks) {

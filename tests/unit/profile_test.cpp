@@ -17,16 +17,10 @@
 #include "passes/pipeline.h"
 #include "temporary_folder.h"
 #include "train/profiling.h"
+#include "unit/cpu_step.h"
 
 namespace overtake {
 namespace {
-
-Graph training_graph(const std::string& name, const std::string& settings) {
-  const CpuTarget target;
-  PassRunner runner;
-  return build_training_graph(build_model(name, ModelSettings::parse(settings)), target,
-                              {.optimizer = {}, .parts = 2, .extra = {}}, runner);
-}
 
 // A graph of one linear task per shape of its input [rows, 8] -> [rows, 4].
 struct LinearTasks {
@@ -81,8 +75,8 @@ TEST(Classify, SignaturesAreTheSameInEveryGraph) {
 // Layers of a transformer are equal, so twice as many of them add no class.
 TEST(Classify, EqualLayersOfANetwork) {
   const std::string settings = "width=32,heads=4,sequence=16,batch=3,layers=";
-  const TaskClasses four = classify(training_graph("transformer", settings + "4"));
-  const TaskClasses eight = classify(training_graph("transformer", settings + "8"));
+  const TaskClasses four = classify(cpu_step("transformer", settings + "4"));
+  const TaskClasses eight = classify(cpu_step("transformer", settings + "8"));
   EXPECT_EQ(std::set(four.signatures.begin(), four.signatures.end()),
             std::set(eight.signatures.begin(), eight.signatures.end()));
   EXPECT_GT(eight.of.size(), four.of.size() + 40);
@@ -221,7 +215,7 @@ class ProfileFile : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::unique_ptr<Backend> backend_ = open_backend("null", {});
-  Graph graph_ = training_graph("ffnn", "batch=5,width=24,image=8");
+  Graph graph_ = cpu_step("ffnn", "batch=5,width=24,image=8");
   std::string notes_;
 };
 
@@ -243,7 +237,7 @@ TEST_F(ProfileFile, IsKeptAndReadBack) {
 
 TEST_F(ProfileFile, OtherGraphsAndPrecisionsHaveFilesOfTheirOwn) {
   profile(graph_);
-  const Graph other = training_graph("ffnn", "batch=6,width=24,image=8");
+  const Graph other = cpu_step("ffnn", "batch=6,width=24,image=8");
   expect_measured(profile(other), other);
   Graph parts = graph_;
   parts.parts = 3;

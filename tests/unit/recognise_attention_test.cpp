@@ -29,7 +29,7 @@ Graph model_of(const Build& build) {
   return std::move(m).finish();
 }
 
-Ops ops_of(const Graph& g) {
+Ops kinds_of_ops(const Graph& g) {
   Ops all;
   for (const Task& t : g.tasks) all.emplace_back(to_string(t.op));
   all.pop_back();
@@ -46,7 +46,7 @@ const Task& attention_of(const Graph& g) {
 void expect_direct(const Build& build, bool causal = false, double scale = 0) {
   const Graph g = recognise(model_of(build));
   verify(g);
-  ASSERT_EQ(ops_of(g), (Ops{"linear", "linear", "linear", "attention"})) << print(g);
+  ASSERT_EQ(kinds_of_ops(g), (Ops{"linear", "linear", "linear", "attention"})) << print(g);
   const Task& t = attention_of(g);
   for (const std::size_t i : {0u, 1u, 2u}) EXPECT_EQ(g.buffer_name(g.reads(t)[i]), (std::array{"q", "k", "v"}[i]));
   EXPECT_EQ(g.attrs_of(t).integer("heads"), kHeads);
@@ -59,7 +59,7 @@ void expect_direct(const Build& build, bool causal = false, double scale = 0) {
 
 void expect_no_attention(const Build& build) {
   const Graph before = model_of(build);
-  const Ops old = ops_of(before), now = ops_of(recognise(before));
+  const Ops old = kinds_of_ops(before), now = kinds_of_ops(recognise(before));
   EXPECT_EQ(std::ranges::count(now, "attention"), 0);
   EXPECT_EQ(std::ranges::count(now, "matmul"), std::ranges::count(old, "matmul"));
   EXPECT_EQ(std::ranges::count(now, "softmax"), 1);
@@ -161,7 +161,7 @@ TEST(RecogniseAttention, Packed) {
     return recognise(std::move(m).finish());
   };
   const Graph g = packed({0, 1, 2});
-  ASSERT_EQ(ops_of(g), (Ops{"linear", "attention"})) << print(g);
+  ASSERT_EQ(kinds_of_ops(g), (Ops{"linear", "attention"})) << print(g);
   EXPECT_EQ(g.reads(attention_of(g))[1], kNone);
   EXPECT_EQ(g.layer_name(attention_of(g).layer), "last");
   // Side by side in every head, [B, S, H, 3, D]: no columns of [B, S, E].
@@ -174,9 +174,9 @@ TEST(RecogniseAttention, Packed) {
   };
   const Value q = part(0), k = part(1);
   m.mean_squared_error(m.matmul(m.softmax(m.matmul(q, k, false, true), 3), part(2)));
-  EXPECT_EQ(std::ranges::count(ops_of(recognise(std::move(m).finish())), "attention"), 0);
+  EXPECT_EQ(std::ranges::count(kinds_of_ops(recognise(std::move(m).finish())), "attention"), 0);
   // In another order they are slices.
-  EXPECT_EQ(ops_of(packed({1, 0, 2})), (Ops{"linear", "slice", "slice", "slice", "attention"}));
+  EXPECT_EQ(kinds_of_ops(packed({1, 0, 2})), (Ops{"linear", "slice", "slice", "slice", "attention"}));
 }
 
 TEST(RecogniseAttention, MultiHeadAttentionOfPyTorch) {
@@ -185,7 +185,7 @@ TEST(RecogniseAttention, MultiHeadAttentionOfPyTorch) {
   m.mean_squared_error(m.add(x, multi_head_attention(m, x, kHeads, "mha")));
   const Graph g = recognise(std::move(m).finish());
   verify(g);
-  EXPECT_EQ(ops_of(g), (Ops{"linear", "activation", "linear", "attention", "linear", "add"})) << print(g);
+  EXPECT_EQ(kinds_of_ops(g), (Ops{"linear", "activation", "linear", "attention", "linear", "add"})) << print(g);
   EXPECT_EQ(g.reads(attention_of(g))[1], kNone);
   EXPECT_FALSE(g.attrs_of(attention_of(g)).has("scale"));
 }
@@ -198,7 +198,7 @@ TEST(RecogniseAttention, OtherKeysThanQueries) {
   const Value scores = times(m, m.matmul(heads(m, q), k, false, true), kRoot);
   m.mean_squared_error(without_heads(m, m.matmul(m.softmax(scores, 3), v)));
   const Graph g = recognise(std::move(m).finish());
-  EXPECT_EQ(ops_of(g), (Ops{"linear", "linear", "slice", "slice", "attention"})) << print(g);
+  EXPECT_EQ(kinds_of_ops(g), (Ops{"linear", "linear", "slice", "slice", "attention"})) << print(g);
 }
 
 TEST(RecogniseAttention, OneHeadAndFlatRows) {
@@ -211,7 +211,7 @@ TEST(RecogniseAttention, OneHeadAndFlatRows) {
   const Value scores = times(m, m.matmul(q, k, false, true), 1 / std::sqrt(static_cast<double>(kWidth)));
   m.mean_squared_error(m.matmul(m.softmax(scores, 2), fc("v")));
   const Graph g = recognise(std::move(m).finish());
-  ASSERT_EQ(ops_of(g), (Ops{"linear", "linear", "linear", "attention"})) << print(g);
+  ASSERT_EQ(kinds_of_ops(g), (Ops{"linear", "linear", "linear", "attention"})) << print(g);
   EXPECT_EQ(g.attrs_of(attention_of(g)).integer("heads"), 1);
   EXPECT_FALSE(g.attrs_of(attention_of(g)).has("scale"));
 }

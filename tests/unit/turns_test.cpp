@@ -61,10 +61,10 @@ class Planner {
   BlockGraph blocks_;
 };
 
-Planner small_gpt() {
+Planner small_gpt_planner() {
   return {"gpt2", "layers=3,width=32,heads=2,sequence=8,positions=8,vocabulary=64,batch=2,dropout=0"};
 }
-Planner small_resnet() { return {"resnet-18", "image=32,batch=2,classes=10"}; }
+Planner small_resnet_planner() { return {"resnet-18", "image=32,batch=2,classes=10"}; }
 
 std::vector<Plan> parts_of(const UnfoldedPlan& whole) {
   std::uint32_t devices = 0;
@@ -111,7 +111,7 @@ void check_all(const UnfoldedPlan& whole, std::mt19937& random) {
 TEST(Turns, EveryPipelineScheduleWithEveryReduction) {
   std::mt19937 random(11);
   std::size_t plans = 0, calls = 0;
-  const Planner gpt = small_gpt(), resnet = small_resnet();
+  const Planner gpt = small_gpt_planner(), resnet = small_resnet_planner();
   for (const Planner* planner : {&gpt, &resnet})
     for (const NamedSchedule& named : named_schedules())
       for (const Layout& layout : {Layout{2, 2, 4}, Layout{1, 2, 4}, Layout{1, 4, 8}, Layout{2, 4, 8}, Layout{3, 2, 5}})
@@ -138,7 +138,7 @@ TEST(Turns, EveryPipelineScheduleWithEveryReduction) {
 
 TEST(Turns, ReplicasWithoutAPipeline) {
   std::mt19937 random(12);
-  const Planner planner = small_gpt();
+  const Planner planner = small_gpt_planner();
   for (const Way& way : kWays)
     for (const std::uint32_t replicas : {2u, 4u}) {
       SCOPED_TRACE(way.name);
@@ -153,7 +153,7 @@ TEST(Turns, ReplicasWithoutAPipeline) {
 
 // What the turns are for: any order that a device could take for itself does not fit the others'.
 TEST(Turns, WithoutThemDevicesWaitForEachOther) {
-  const Planner planner = small_gpt();
+  const Planner planner = small_gpt_planner();
   std::size_t stuck = 0;
   for (const NamedSchedule& named : named_schedules()) {
     const auto parts = parts_of(planner.plan({2, 2, 8}, named.name, kWays[0]));
@@ -167,7 +167,7 @@ TEST(Turns, WithoutThemDevicesWaitForEachOther) {
 }
 
 TEST(Turns, BothEndsHaveTheSameAndNothingElseHas) {
-  UnfoldedPlan whole = small_gpt().plan({2, 2, 4}, "1f1b", kWays[2]);
+  UnfoldedPlan whole = small_gpt_planner().plan({2, 2, 4}, "1f1b", kWays[2]);
   set_turns(whole.plan);
   const Graph& g = whole.plan.graph;
   std::map<std::int64_t, std::vector<TaskId>> by_turn;
@@ -189,7 +189,7 @@ TEST(Turns, BothEndsHaveTheSameAndNothingElseHas) {
 // --- what does not fit is found ---
 
 std::vector<std::vector<TransferCall>> good_calls() {
-  UnfoldedPlan whole = small_gpt().plan({2, 2, 4}, "1f1b", kWays[0]);
+  UnfoldedPlan whole = small_gpt_planner().plan({2, 2, 4}, "1f1b", kWays[0]);
   set_turns(whole.plan);
   auto calls = calls_of(parts_of(whole), Portion::step_and_delayed);
   check_calls(calls);
@@ -242,7 +242,7 @@ TEST(TransferCalls, TwoThatSendToEachOtherFirstAreFound) {
 }
 
 TEST(Turns, APlanThatHasNoOrderIsRefused) {
-  UnfoldedPlan whole = small_gpt().plan({1, 2, 4}, "gpipe", kWays[0]);
+  UnfoldedPlan whole = small_gpt_planner().plan({1, 2, 4}, "gpipe", kWays[0]);
   // Device 1 wants what comes to it in another order than device 0 sends it.
   for (Lane& lane : whole.plan.lanes)
     if (lane.device == 1 && lane.is_asynchronous && whole.plan.graph.tasks[lane.tasks[0]].kind == Kind::recv)

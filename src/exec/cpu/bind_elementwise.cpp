@@ -11,9 +11,6 @@ namespace {
 
 using kernels::blocks_of;
 
-// Blocks of 1024 elements below which a part is not worth the hand-over to another thread.
-constexpr std::int64_t kLeastBlocks = 8;
-
 BoundTask activation(const TaskView& v) {
   const kernels::ActivationFunction function = activation_function(v.attrs());
   const bool is_forward = v.kind() == Kind::forward;

@@ -17,8 +17,6 @@ namespace {
 
 using kernels::blocks_of;
 
-constexpr std::int64_t kLeastBlocks = 8;
-
 std::int64_t stored_elements(const Buffer& b) { return padded_elements(b.layout, b.shape.span()); }
 
 // The losses a step stands or falls with; every gradient depends on them, so they are there in time.

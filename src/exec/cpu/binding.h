@@ -23,6 +23,9 @@ inline std::uint32_t parts_for(const TaskView& view, std::int64_t units, std::in
   return static_cast<std::uint32_t>(std::min<std::int64_t>(view.graph().parts, most));
 }
 
+// Blocks of 1024 elements below which a part is not worth the hand-over to another thread.
+inline constexpr std::int64_t kLeastBlocks = 8;
+
 // A phase over units, cut into parts. body(begin, end, args) or body(begin, end).
 template <class Body>
 Phase over_units(std::uint32_t parts, std::int64_t units, Body body) {

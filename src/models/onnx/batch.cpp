@@ -7,7 +7,8 @@
 namespace overtake::onnx {
 namespace {
 
-std::int64_t product(std::span<const std::int64_t> dims) {
+// -1 where it is too large.
+std::int64_t checked_product(std::span<const std::int64_t> dims) {
   std::int64_t p = 1;
   for (const std::int64_t d : dims)
     if (__builtin_mul_overflow(p, d, &p)) return -1;
@@ -25,14 +26,15 @@ void Importer::find_batch(const Node& node, const std::vector<std::int64_t>& fro
   before[at] = before[at] / batch_ * exported_batch_;
   if (const auto open = std::ranges::find(to, -1); open != to.end()) {
     *open = 1;
-    const std::int64_t rest = product(to);
+    const std::int64_t rest = checked_product(to);
     if (rest < 1) return;
-    *open = product(before) / rest;
+    *open = checked_product(before) / rest;
   }
-  if (product(to) != product(before)) return;
+  if (checked_product(to) != checked_product(before)) return;
   // Samples lie one after another, with so many elements of other dimensions around them in both shapes.
   const auto merged = outer_.find(node.inputs[0]);
-  const std::int64_t around = product(std::span(before).first(at)) * (merged == outer_.end() ? 1 : merged->second);
+  const std::int64_t around =
+      checked_product(std::span(before).first(at)) * (merged == outer_.end() ? 1 : merged->second);
   std::int64_t prefix = 1;
   for (std::size_t j = 0; j < to.size(); prefix *= to[j++]) {
     if (around % prefix != 0 || to[j] % (around / prefix * exported_batch_) != 0) continue;

@@ -231,7 +231,7 @@ std::vector<Constant> fold_where(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kBinaryFolds[] = {
     {"Add", fold_arithmetic<Add>},
     {"Sub", fold_arithmetic<Sub>},
     {"Mul", fold_arithmetic<Mul>},
@@ -253,6 +253,6 @@ constexpr FoldRow kRows[] = {
 
 }  // namespace
 
-std::span<const FoldRow> binary_folds() { return kRows; }
+std::span<const FoldRow> binary_folds() { return kBinaryFolds; }
 
 }  // namespace overtake::onnx

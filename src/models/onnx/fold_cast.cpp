@@ -83,7 +83,7 @@ std::vector<Constant> fold_cast_like(const FoldCall& call) {
   return only(cast(call, call.input(0), kind, kind == Kind::real ? ElementType::f64 : ElementType::i64));
 }
 
-constexpr FoldRow kRows[] = {{"Cast", fold_cast}, {"CastLike", fold_cast_like}};
+constexpr FoldRow kCastingFolds[] = {{"Cast", fold_cast}, {"CastLike", fold_cast_like}};
 
 }  // namespace
 
@@ -94,6 +94,6 @@ Kind kind_of_attribute(const FoldCall& call, std::string_view attribute) {
   return *kind;
 }
 
-std::span<const FoldRow> casting_folds() { return kRows; }
+std::span<const FoldRow> casting_folds() { return kCastingFolds; }
 
 }  // namespace overtake::onnx

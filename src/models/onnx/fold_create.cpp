@@ -162,7 +162,7 @@ std::vector<Constant> fold_non_zero(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kCreatingFolds[] = {
     {"Constant", fold_constant}, {"ConstantOfShape", fold_constant_of_shape},
     {"Range", fold_range},       {"EyeLike", fold_eye_like},
     {"OneHot", fold_one_hot},    {"NonZero", fold_non_zero},
@@ -170,6 +170,6 @@ constexpr FoldRow kRows[] = {
 
 }  // namespace
 
-std::span<const FoldRow> creating_folds() { return kRows; }
+std::span<const FoldRow> creating_folds() { return kCreatingFolds; }
 
 }  // namespace overtake::onnx

@@ -180,7 +180,7 @@ std::vector<Constant> fold_scatter_nd(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kIndexingFolds[] = {
     {"Gather", fold_gather},        {"GatherElements", fold_gather_elements},
     {"GatherND", fold_gather_nd},   {"ScatterElements", fold_scatter_elements},
     {"ScatterND", fold_scatter_nd},
@@ -188,6 +188,6 @@ constexpr FoldRow kRows[] = {
 
 }  // namespace
 
-std::span<const FoldRow> indexing_folds() { return kRows; }
+std::span<const FoldRow> indexing_folds() { return kIndexingFolds; }
 
 }  // namespace overtake::onnx

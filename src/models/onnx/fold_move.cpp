@@ -264,13 +264,13 @@ std::vector<Constant> fold_trilu(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kMovingFolds[] = {
     {"Transpose", fold_transpose}, {"Expand", fold_expand}, {"Tile", fold_tile}, {"Slice", fold_slice},
     {"Split", fold_split},         {"Concat", fold_concat}, {"Pad", fold_pad},   {"Trilu", fold_trilu},
 };
 
 }  // namespace
 
-std::span<const FoldRow> moving_folds() { return kRows; }
+std::span<const FoldRow> moving_folds() { return kMovingFolds; }
 
 }  // namespace overtake::onnx

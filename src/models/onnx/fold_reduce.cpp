@@ -32,7 +32,7 @@ struct Product {
 };
 
 // NaN wins. Which whole number is the least depends on a type that a constant does not keep.
-struct Max {
+struct Greatest {
   static constexpr bool takes_booleans = true, takes_nothing = false;
   static constexpr double real_start = -std::numeric_limits<double>::infinity();
   static constexpr std::int64_t start = std::numeric_limits<std::int64_t>::min();
@@ -40,7 +40,7 @@ struct Max {
   static std::int64_t join(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 };
 
-struct Min {
+struct Least {
   static constexpr bool takes_booleans = true, takes_nothing = false;
   static constexpr double real_start = std::numeric_limits<double>::infinity();
   static constexpr std::int64_t start = std::numeric_limits<std::int64_t>::max();
@@ -191,14 +191,14 @@ std::vector<Constant> fold_cum_sum(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
-    {"ReduceSum", fold_reduce<Sum>}, {"ReduceProd", fold_reduce<Product>}, {"ReduceMax", fold_reduce<Max>},
-    {"ReduceMin", fold_reduce<Min>}, {"ReduceMean", fold_reduce_mean},     {"ArgMax", fold_arg_max},
+constexpr FoldRow kReducingFolds[] = {
+    {"ReduceSum", fold_reduce<Sum>},   {"ReduceProd", fold_reduce<Product>}, {"ReduceMax", fold_reduce<Greatest>},
+    {"ReduceMin", fold_reduce<Least>}, {"ReduceMean", fold_reduce_mean},     {"ArgMax", fold_arg_max},
     {"CumSum", fold_cum_sum},
 };
 
 }  // namespace
 
-std::span<const FoldRow> reducing_folds() { return kRows; }
+std::span<const FoldRow> reducing_folds() { return kReducingFolds; }
 
 }  // namespace overtake::onnx

@@ -102,13 +102,13 @@ std::vector<Constant> fold_unsqueeze(const FoldCall& call) {
   return only(call.with_dims(input, std::move(dims)));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kShapeFolds[] = {
     {"Identity", fold_identity}, {"Shape", fold_shape},     {"Size", fold_size},           {"Reshape", fold_reshape},
     {"Flatten", fold_flatten},   {"Squeeze", fold_squeeze}, {"Unsqueeze", fold_unsqueeze},
 };
 
 }  // namespace
 
-std::span<const FoldRow> shape_folds() { return kRows; }
+std::span<const FoldRow> shape_folds() { return kShapeFolds; }
 
 }  // namespace overtake::onnx

@@ -113,7 +113,7 @@ std::vector<Constant> fold_clip(const FoldCall& call) {
   return only(std::move(result));
 }
 
-constexpr FoldRow kRows[] = {
+constexpr FoldRow kUnaryFolds[] = {
     {"Neg", fold_number<negate, negate_whole>},
     {"Abs", fold_number<absolute, absolute_whole>},
     {"Sign", fold_number<sign, sign_whole>},
@@ -137,6 +137,6 @@ constexpr FoldRow kRows[] = {
 
 }  // namespace
 
-std::span<const FoldRow> unary_folds() { return kRows; }
+std::span<const FoldRow> unary_folds() { return kUnaryFolds; }
 
 }  // namespace overtake::onnx

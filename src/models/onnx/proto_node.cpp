@@ -9,43 +9,44 @@
 namespace overtake::onnx {
 namespace {
 
-using Kind = Attribute::Kind;
+using AttributeKind = Attribute::Kind;
 
 // AttributeProto.type as a kind; files of the first ONNX versions leave it out, which is 0.
-Kind kind_of(std::int64_t type) {
-  constexpr Kind kinds[] = {Kind::other, Kind::real,  Kind::integer,  Kind::text, Kind::tensor,
-                            Kind::graph, Kind::reals, Kind::integers, Kind::texts};
-  return type >= 0 && type < std::ssize(kinds) ? kinds[type] : Kind::other;
+AttributeKind kind_of(std::int64_t type) {
+  constexpr AttributeKind kinds[] = {AttributeKind::other, AttributeKind::real,     AttributeKind::integer,
+                                     AttributeKind::text,  AttributeKind::tensor,   AttributeKind::graph,
+                                     AttributeKind::reals, AttributeKind::integers, AttributeKind::texts};
+  return type >= 0 && type < std::ssize(kinds) ? kinds[type] : AttributeKind::other;
 }
 
 // The value's field; the kind it is of.
-Kind parse_attribute_value(const WireReader& field, Attribute& attribute, Source& source) {
+AttributeKind parse_attribute_value(const WireReader& field, Attribute& attribute, Source& source) {
   switch (field.field()) {
     case 2:
       attribute.real = field.real();
-      return Kind::real;
+      return AttributeKind::real;
     case 3:
       attribute.integer = field.integer();
-      return Kind::integer;
+      return AttributeKind::integer;
     case 4:
       attribute.text = field.name();
-      return Kind::text;
+      return AttributeKind::text;
     case 5:
       attribute.tensor = parse_tensor(field.message(), source);
-      return Kind::tensor;
+      return AttributeKind::tensor;
     case 6:
-      return Kind::graph;
+      return AttributeKind::graph;
     case 7:
       field.append_reals(attribute.reals);
-      return Kind::reals;
+      return AttributeKind::reals;
     case 8:
       field.append_integers(attribute.integers);
-      return Kind::integers;
+      return AttributeKind::integers;
     case 9:
       attribute.texts.push_back(field.name());
-      return Kind::texts;
+      return AttributeKind::texts;
     default:
-      return Kind::other;
+      return AttributeKind::other;
   }
 }
 
@@ -145,19 +146,19 @@ Attribute parse_attribute(WireReader message, Source& source) {
         reference = field.name();
         break;
       default: {
-        const Kind found = parse_attribute_value(field, attribute, source);
-        has_tensor = has_tensor || found == Kind::tensor;
-        if (found != Kind::other) attribute.kind = found;
+        const AttributeKind found = parse_attribute_value(field, attribute, source);
+        has_tensor = has_tensor || found == AttributeKind::tensor;
+        if (found != AttributeKind::other) attribute.kind = found;
       }
     }
   }
   if (attribute.name.empty()) message.fail("an attribute has no name");
   if (type != 0) attribute.kind = kind_of(type);
   if (!reference.empty()) {
-    attribute.kind = Kind::reference;
+    attribute.kind = AttributeKind::reference;
     attribute.text = std::move(reference);
   }
-  if (attribute.kind == Kind::tensor && !has_tensor) {
+  if (attribute.kind == AttributeKind::tensor && !has_tensor) {
     message.fail(fmt::format("attribute '{}' has no value", printable(attribute.name)));
   }
   return attribute;

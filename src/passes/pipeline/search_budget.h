@@ -7,6 +7,8 @@
 #include <optional>
 #include <random>
 
+#include "base/seconds_since.h"
+
 namespace overtake {
 
 class SearchBudget {
@@ -22,8 +24,7 @@ class SearchBudget {
     if (most_) return *most_ == 0 ? 1 : static_cast<double>(tries_) / static_cast<double>(*most_);
     if (tries_ >= next_look_) {
       next_look_ = tries_ + 16;
-      const std::chrono::duration<double> so_far = std::chrono::steady_clock::now() - begin_;
-      gone_ = seconds_ <= 0 ? 1 : so_far.count() / seconds_;
+      gone_ = seconds_ <= 0 ? 1 : seconds_since(begin_) / seconds_;
     }
     return gone_;
   }

@@ -1,0 +1,60 @@
+// Sessions that run a plan of the caller's.
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/zoo.h"
+#include "passes/schedule.h"
+#include "random_plan.h"
+#include "test_device.h"
+#include "train/session.h"
+
+namespace overtake {
+namespace {
+
+SessionOptions with_plan(std::function<Plan(const Graph&)> plan) {
+  SessionOptions options;
+  options.schedule = ScheduleChoice::in_order;
+  options.own_plan = std::move(plan);
+  options.device = test_device();
+  options.backend = test_backend_options(Precision::f32, 2);
+  options.parts = 2;
+  options.seed = kSeed;
+  return options;
+}
+Graph lenet() { return build_model("lenet", ModelSettings::parse("batch=4")); }
+
+std::uint64_t after_three_steps(Session& session) {
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    session.fill_inputs(i);
+    session.step(0.05f);
+  }
+  return session.weights_hash();
+}
+
+TEST(OwnPlan, IsRunAndHasTheWeightsOfInOrder) {
+  Session in_order(lenet(), with_plan({}));
+  std::mt19937 random(1);
+  Session own(lenet(), with_plan([&](const Graph& g) { return random_plan(g, 2, random); }));
+  EXPECT_EQ(own.plan().schedule, "random");
+  EXPECT_EQ(own.planned().candidates.at(0).name, "own");
+  EXPECT_EQ(after_three_steps(own), after_three_steps(in_order));
+}
+
+TEST(OwnPlan, IsRefusedWhereItCannotRun) {
+  const auto leaves_out = [](const Graph& g) {
+    Plan plan = schedule_in_order(g);
+    plan.lanes[0].tasks.pop_back();
+    return plan;
+  };
+  EXPECT_THROW(Session(lenet(), with_plan(leaves_out)), InternalError);
+  const auto backwards = [](const Graph& g) {
+    Plan plan = schedule_in_order(g);
+    std::ranges::reverse(plan.lanes[0].tasks);
+    return plan;
+  };
+  EXPECT_THROW(Session(lenet(), with_plan(backwards)), InternalError);
+}
+
+}  // namespace
+}  // namespace overtake

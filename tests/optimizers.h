@@ -1,0 +1,13 @@
+#pragma once
+// Optimizers that keep something, and clip.
+
+#include "passes/optimizer.h"
+
+namespace overtake {
+
+inline OptimizerSettings momentum() { return {.momentum = 0.9}; }
+inline OptimizerSettings clipped_adamw() {
+  return {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.01, .clip_norm = 0.5};
+}
+
+}  // namespace overtake
