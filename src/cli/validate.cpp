@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -43,19 +45,23 @@ nlohmann::json json_of(const std::vector<Comparison>& rows) {
 }
 
 int validate(const std::string& only, bool json) {
-  Laboratory lab;
-  std::vector<Comparison> rows;
-  for (const PublishedFigure& f : published_figures()) {
-    if (!has(f.source, only) && !has(f.what, only)) continue;
-    rows.push_back({f.source, f.what, f.unit, f.low, f.high, f.simulate(lab), f.note});
-    if (std::abs(rows.back().error()) < kFits) rows.back().note.clear();
-  }
-  if (rows.empty()) {
+  std::vector<PublishedFigure> figures = published_figures();
+  std::erase_if(figures, [&](const PublishedFigure& f) { return !has(f.source, only) && !has(f.what, only); });
+  if (figures.empty()) {
     std::string names;
     for (const PublishedSource& s : published_sources())
       names += fmt::format("{}{}", names.empty() ? "" : "; ", s.name);
     fail_user("validate: --only {}: no row's source or text has that; sources are {}", only, names);
   }
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  Laboratory lab;
+  std::vector<Comparison> rows;
+  for (const PublishedFigure& f : figures) {
+    if (is_terminal) fmt::print(stderr, "\r\033[Krow {}/{}: {}", rows.size() + 1, figures.size(), f.source);
+    rows.push_back({f.source, f.what, f.unit, f.low, f.high, f.simulate(lab), f.note});
+    if (std::abs(rows.back().error()) < kFits) rows.back().note.clear();
+  }
+  if (is_terminal) fmt::print(stderr, "\r\033[K");
   if (json) {
     fmt::print("{}\n", json_of(rows).dump());
     return 0;
