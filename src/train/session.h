@@ -25,8 +25,8 @@ namespace overtake {
 struct SessionOptions {
   OptimizerSettings optimizer;
   ScheduleChoice schedule = ScheduleChoice::automatic;
-  std::function<Plan(const Graph&)> own_plan =
-      {};                      // of one device, instead of one by `schedule`; memory is placed here
+  // Makes the plan of one device instead of `schedule`; it is verified, and its memory is placed here.
+  std::function<Plan(const Graph&)> own_plan = {};
   std::string device = "cpu";  // see open_backend
   BackendOptions backend;      // its note is set from the one below
   unsigned parts = 0;  // pieces that sums are cut into; 0: as many as cores. Another number may change last bits.
