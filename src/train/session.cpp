@@ -49,6 +49,7 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
                                             .extra = options_.extra_passes},
                                            runner);
   passes_ = runner.records();
+  OVERTAKE_CHECK(!options_.own_plan || !options_.parallel.is_used(), "own_plan is for one device");
   if (options_.parallel.is_used())
     plan_devices(graph);
   else
