@@ -127,7 +127,7 @@ CASES = {
                             image=64, **BATCH_NORM),
     "regnet_y": Case(regnet_y, "torchscript", 15, image=64, **BATCH_NORM),
     "googlenet": Case(partial(vision.googlenet, num_classes=CLASSES, aux_logits=False, init_weights=False), "dynamo",
-                      20, train_mode=True, image=64, **BATCH_NORM | {"learning_rate": 2**-13}),
+                      20, train_mode=True, image=32, batch=7, **BATCH_NORM | {"learning_rate": 2**-13}),
     "convnext": Case(convnext, "torchscript", 17, symbolic_batch=False, export_batch=2, batch=3, image=64),
     "swin": Case(swin, "dynamo", 19, keep_weights=True, image=32),
     "groupnorm_cnn": Case(GroupNormCnn, "torchscript", 17, image=32),

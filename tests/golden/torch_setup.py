@@ -1,7 +1,7 @@
 """PyTorch models made ready for golden files: no dropout, weights by name, the loss that Overtake has."""
 
 import torch
-from golden_numbers import initial_weight, uniform
+from golden_numbers import initial_weight, largest_deviation, uniform
 from torch import nn
 from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
@@ -64,3 +64,29 @@ def gradients_of(model):
 def float32_variants():
     """Contexts in which float32 rounds differently: how far results lie apart says how well-conditioned a case is."""
     return [torch.backends.mkldnn.flags(enabled=enabled, allow_tf32=None) for enabled in (True, False)]
+
+
+def noisy(model, seed):
+    """What every module gives is off by about as much as float32 is."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def add_noise(_module, _inputs, output):
+        if isinstance(output, torch.Tensor) and output.is_floating_point():
+            return output * (1 + 2**-22 * torch.randn(output.shape, generator=generator, dtype=output.dtype))
+        return output
+
+    for module in model.modules():
+        if not list(module.children()):
+            module.register_forward_hook(add_noise)
+    return model
+
+
+def deviation_under_noise(make_model, inputs, labels, gradients, tries=12):
+    """How far gradients in float64 move in the worst of some tries. Two float32 runs may agree by chance; here a ReLU
+    or a max pool at its edge changes sides in some try."""
+    worst = 0.0
+    for seed in range(tries):
+        model = noisy(make_model(torch.float64), seed)
+        loss_of(model, inputs, labels).backward()
+        worst = max(worst, largest_deviation(gradients_of(model), gradients))
+    return worst
