@@ -24,9 +24,7 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
   return out;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Overtake trains neural networks out of order: same weights, less waiting.", "overtake");
   app.require_subcommand(1);
   app.set_version_flag("--version", OVERTAKE_VERSION);
@@ -59,4 +57,13 @@ int main(int argc, char** argv) {
     return kInternalError;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int exit_code = run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  fmt::print(stderr, "overtake: the output could not be written in full; make room where it goes, and run it again\n");
+  return kUserError;
 }

@@ -17,6 +17,10 @@ std::int64_t batch_of(const Graph& graph) {
   return 0;
 }
 
+std::int64_t pieces_of(const ParallelOptions& options) {
+  return std::int64_t{options.replicas} * options.micro_batches;
+}
+
 // Every process of a host has a GPU, and NCCL between them.
 void take_gpu(SessionOptions& session, const Worker& worker) {
   if (session.backend.virtual_gpus > 0)
@@ -80,13 +84,15 @@ void ParallelFlags::apply(SessionFlags& session) {
   options.bucket_bytes = parse_bytes(bucket, "--bucket");
   check(options);
   if (!options.is_used()) return;
-  const std::int64_t pieces = std::int64_t{options.replicas} * options.micro_batches;
   if (session.batch == 0) session.batch = batch_of(session.load().graph);
+  const std::int64_t pieces = pieces_of(options);
   if (session.batch % pieces != 0)
     fail_user("--batch {}: it must be a multiple of --dp {} x --micro-batches {}", session.batch, options.replicas,
               options.micro_batches);
   session.batch /= pieces;
 }
+
+std::int64_t ParallelFlags::whole_batch(const Graph& graph) const { return batch_of(graph) * pieces_of(options); }
 
 void ParallelFlags::connect(SessionOptions& session, const std::string& identity) const {
   const std::optional<Worker> worker = worker_from_environment();

@@ -12,6 +12,7 @@
 #include "cli/parallel_flags.h"
 #include "cli/rank_traces.h"
 #include "cli/session_flags.h"
+#include "launch/worker.h"
 #include "report/device_time.h"
 #include "report/perfetto.h"
 #include "train/loop.h"
@@ -121,10 +122,18 @@ int train(TrainFlags flags) {
   const ModelSettings settings = flags.session.model_settings();
   complete(flags, settings);
   const ScheduleChoice schedule = schedule_from_string(flags.schedule);
+  if (flags.parallel.options.devices() > 1 && schedule != ScheduleChoice::automatic)
+    fail_user(
+        "--schedule {}: it is for one device; with --dp {} x --pp {} the order comes from --pipeline and --reduce, so "
+        "leave it out",
+        flags.schedule, flags.parallel.options.replicas, flags.parallel.options.stages);
   if (!flags.trace.empty()) check_writable(flags.trace);
   if (!flags.loop.save.empty()) check_checkpoint_writable(flags.loop.save);
-  if (!flags.loop.resume.empty() && flags.session.parts == 0)
-    flags.session.parts = checkpoint_parts(flags.loop.resume).value_or(0);
+  // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
+  std::optional<CheckpointState> before;
+  const std::optional<Worker> worker = worker_from_environment();
+  if (!flags.loop.resume.empty() && (!worker || worker->rank == 0)) before = checkpoint_facts(flags.loop.resume);
+  if (before && flags.session.parts == 0) flags.session.parts = before->settings.value("parts", 0u);
 
   // All that can be wrong with what was given shows before anything is measured.
   flags.parallel.apply(flags.session);
@@ -133,7 +142,8 @@ int train(TrainFlags flags) {
   options.initial = std::move(start.initial);
   options.parallel = flags.parallel.options;
   flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
-  flags.loop.opened = open_training_data(flags.loop.data, sample_form_of(start.graph), flags.loop.seed);
+  prepare(flags.loop, sample_form_of(start.graph), flags.parallel.whole_batch(start.graph));
+  if (before) check_same_run(*before, flags.loop);
   flags.parallel.connect(options, identity_of(flags));
   const std::shared_ptr<RankGroups> groups = options.backend.groups;
   Session session(std::move(start.graph), std::move(options));
@@ -222,7 +232,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   c->add_flag("--augment", flags->loop.augment, "flip and shift images at random");
-  c->add_option("--schedule", flags->schedule, "in-order, ooo, or auto (whichever measures faster)")
+  c->add_option("--schedule", flags->schedule, "of one device: in-order, ooo, or auto (whichever measures faster)")
       ->capture_default_str();
   flags->parallel.add_to(*c);
   c->add_option("--save", flags->loop.save, "checkpoint to write, for example runs/cnn");

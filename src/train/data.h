@@ -31,6 +31,7 @@ struct SampleForm {
   std::vector<std::int64_t> label_dims = {};  // empty for class_per_sample
   std::int64_t classes = 0;                   // labels are below it; 0 for targets
   std::int64_t vocabulary = 0;                // tokens are below it; 0 for values
+  bool sees_ahead = false;                    // of a model: what it says of a position comes from later ones too
 };
 
 std::int64_t input_elements(const SampleForm& form);
@@ -63,10 +64,10 @@ class Dataset {
 //   masked-text:FILE          bytes as tokens, some of them hidden behind token 256; labels what was there
 //   synthetic[:N]             N training samples (4096) with something to learn, a pure function of `seed`
 // In npy, bytes are pixels and become [0, 1]; images may be [N, C, H, W] or, where the model tells them apart, [N, H,
-// W, C]. `wanted` is what the model takes. Dimensions that are one are not compared, and data with fewer classes or a
-// smaller vocabulary than the model's is fine; form() of the result then says what the model said. Empty input_dims
-// mean: as the data has them (not for text and synthetic, which take them from the model). Where data and model do not
-// fit: a user error that shows both.
+// W, C]. `wanted` is what the model takes: one that sees ahead is not given text:FILE, where that is the answer.
+// Dimensions that are one are not compared, and data with fewer classes or a smaller vocabulary than the model's is
+// fine; form() of the result then says what the model said. Empty input_dims mean: as the data has them (not for text
+// and synthetic, which take them from the model). Where data and model do not fit: a user error that shows both.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed);
 
 }  // namespace overtake

@@ -81,6 +81,11 @@ std::unique_ptr<Dataset> open(const SourceRequest& request, bool is_masked) {
     fail_user("{}: a text is for models that take tokens, this one takes {}; choose other data or another model",
               request.where, describe(request.wanted));
   }
+  if (!is_masked && request.wanted.sees_ahead)
+    fail_user(
+        "{}: the model's attention sees the whole text, and with it the next byte that it should guess; write "
+        "masked-text:{}, or choose a causal model",
+        request.where, request.argument);
   SampleForm form = fit_form({.input = InputForm::tokens,
                               .input_dims = request.wanted.input_dims,
                               .label = LabelForm::class_per_position,

@@ -16,22 +16,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::ptrdiff_t kKeptTraces = 3;
 constexpr std::int64_t kAugmentShift = 2;
 
-// The settings that a run and the checkpoint it takes up must share; the number of steps may grow.
-void check_same_run(const CheckpointState& state, const LoopOptions& options) {
-  const auto check = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& given) {
-    if (saved != given)
-      fail_user(
-          "--resume {}: it was made with {} {}, but this run has {}; give the same options, or start anew without "
-          "--resume",
-          options.resume, what, saved.dump(), given.dump());
-  };
-  check("model", state.model, options.model);
-  check("model settings", state.model_settings, options.model_settings);
-  check("seed", state.seed, options.seed);
-  for (const auto& [name, value] : options.training_settings.items())
-    check(name.c_str(), state.settings.contains(name) ? state.settings[name] : nlohmann::json(), value);
-}
-
 void check_finite(const std::vector<NamedTensor>& tensors, const std::string& path) {
   for (const NamedTensor& t : tensors) {
     if (t.type != StoredType::f32) continue;
@@ -45,15 +29,28 @@ void check_finite(const std::vector<NamedTensor>& tensors, const std::string& pa
   }
 }
 
+TrainingData opened_data(const LoopOptions& o, const SampleForm& form) {
+  return {open_dataset(o.data, Split::train, form, o.seed), open_dataset(o.data, Split::test, form, o.seed)};
+}
+
+SamplerOptions sampler_of(const LoopOptions& options, std::int64_t batch) {
+  return {.batch = batch, .seed = options.seed};
+}
+
+// Of the whole run.
+LearningRateSchedule rates_of(const LoopOptions& options, std::uint64_t steps_per_epoch) {
+  return parse_schedule(options.lr_schedule, options.learning_rate, options.warmup,
+                        options.steps != 0 ? options.steps : options.epochs * steps_per_epoch);
+}
+
 class Loop {
  public:
   Loop(Session& session, const LoopOptions& options) : session_(session), options_(options) {
-    data_ = options.opened ? *options.opened
-                           : open_training_data(options.data, sample_form_of(session.graph()), options.seed);
-    sampler_ = SamplerOptions{.batch = session.batch(), .seed = options.seed};
+    data_ = options.opened ? *options.opened : opened_data(options, sample_form_of(session.graph()));
+    sampler_ = sampler_of(options, session.batch());
     per_epoch_ = Sampler(data_.train->size(), sampler_).batches_per_epoch();
-    total_ = options.steps != 0 ? options.steps : options.epochs * per_epoch_;
-    rates_ = parse_schedule(options.lr_schedule, options.learning_rate, options.warmup, total_);
+    rates_ = rates_of(options, per_epoch_);
+    total_ = rates_.total;
     if (!options.save.empty() && session.is_first()) check_checkpoint_writable(options.save);
     if (!options.resume.empty()) resume();
   }
@@ -214,8 +211,30 @@ class Loop {
 
 }  // namespace
 
-TrainingData open_training_data(const std::string& spec, const SampleForm& form, std::uint64_t seed) {
-  return {open_dataset(spec, Split::train, form, seed), open_dataset(spec, Split::test, form, seed)};
+void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch) {
+  options.opened = opened_data(options, form);
+  rates_of(options, Sampler(options.opened->train->size(), sampler_of(options, batch)).batches_per_epoch());
+}
+
+CheckpointState checkpoint_facts(const std::string& path) {
+  CheckpointState state = load_checkpoint(path);
+  state.tensors.clear();
+  return state;
+}
+
+void check_same_run(const CheckpointState& state, const LoopOptions& options) {
+  const auto check = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& given) {
+    if (saved != given)
+      fail_user(
+          "--resume {}: it was made with {} {}, but this run has {}; give the same options, or start anew without "
+          "--resume",
+          options.resume, what, saved.dump(), given.dump());
+  };
+  check("model", state.model, options.model);
+  check("model settings", state.model_settings, options.model_settings);
+  check("seed", state.seed, options.seed);
+  for (const auto& [name, value] : options.training_settings.items())
+    check(name.c_str(), state.settings.contains(name) ? state.settings[name] : nlohmann::json(), value);
 }
 
 EvalResult evaluate(Session& session, const Dataset& dataset) {
@@ -245,12 +264,6 @@ LoopResult run_training(Session& session, const LoopOptions& options,
                         const std::function<void(const Progress&)>& report,
                         const std::function<bool()>& is_interrupted) {
   return Loop(session, options).run(report, is_interrupted);
-}
-
-std::optional<unsigned> checkpoint_parts(const std::string& path) {
-  const CheckpointState state = load_checkpoint(path);
-  if (!state.settings.contains("parts")) return {};
-  return state.settings["parts"].get<unsigned>();
 }
 
 }  // namespace overtake

@@ -19,11 +19,10 @@ namespace overtake {
 struct TrainingData {
   std::shared_ptr<const Dataset> train, test;
 };
-TrainingData open_training_data(const std::string& spec, const SampleForm& form, std::uint64_t seed);
 
 struct LoopOptions {
   std::string data = "synthetic";
-  std::optional<TrainingData> opened;  // `data`, where it was opened before: a mistake there should show at once
+  std::optional<TrainingData> opened = {};  // `data`, by prepare()
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;   // in all, counted from the very start; 0: by epochs
   std::uint64_t epochs = 1;  // where steps is 0
@@ -31,10 +30,10 @@ struct LoopOptions {
   std::string lr_schedule = "constant";
   std::uint64_t warmup = 0;
   bool augment = false;
-  std::string save;              // checkpoint to write; empty: none
+  std::string save = {};         // checkpoint to write; empty: none
   std::uint64_t save_every = 0;  // steps; 0: at the end only
-  std::string resume;            // checkpoint to go on from; empty: start anew
-  std::string model;             // name and settings, kept in checkpoints and compared when one is taken up
+  std::string resume = {};       // checkpoint to go on from; empty: start anew
+  std::string model = {};        // name and settings, kept in checkpoints and compared when one is taken up
   nlohmann::json model_settings = nlohmann::json::object();
   nlohmann::json training_settings = nlohmann::json::object();
   bool keep_traces = false;
@@ -66,6 +65,16 @@ struct LoopResult {
   std::vector<Trace> traces;
 };
 
+// Before a session is planned, which takes a while: opens the data and finds what is wrong with the options, for a
+// model that takes such samples, `batch` in a step.
+void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch);
+
+// Of a checkpoint all but its tensors, which are read and let go: a damaged one is found.
+CheckpointState checkpoint_facts(const std::string& path);
+
+// The settings that a run and the checkpoint it takes up must share; the number of steps may grow.
+void check_same_run(const CheckpointState& state, const LoopOptions& options);
+
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and
 // resumed ends with the same bits. A loss that is not finite is a user error that names the first task that made it;
 // the last checkpoint stays as it is.
@@ -74,8 +83,5 @@ LoopResult run_training(Session& session, const LoopOptions& options,
                         const std::function<bool()>& is_interrupted);
 
 EvalResult evaluate(Session& session, const Dataset& dataset);
-
-// The pieces sums were cut into in a checkpoint's run: resuming takes the same, whatever the machine.
-std::optional<unsigned> checkpoint_parts(const std::string& path);
 
 }  // namespace overtake

@@ -221,6 +221,7 @@ SampleForm sample_form_of(const Graph& g) {
       form.classes = g.attrs_of(t).integer("classes", g.buffers[g.reads(t)[0]].shape.back());
     if (t.op == Op::embedding && g.buffers[g.reads(t)[0]].role == Role::input)
       form.vocabulary = g.attrs_of(t).integer("vocabulary");
+    if (t.op == Op::attention && g.attrs_of(t).integer("causal", 0) == 0) form.sees_ahead = true;
   }
   return form;
 }

@@ -284,9 +284,9 @@ TEST(Launch, PlanningIsNoSilence) {
       "launch -n 2 -- train lenet --batch 16 --data synthetic:64 --steps 2 --pp 2 --micro-batches 4 --pipeline search ";
   const CommandResult r = overtake(train + "--time-out 1");
   EXPECT_EQ(r.exit_code, 0) << r.err;
-  const CommandResult hasty = overtake(train + "--patience 0.2");
+  const CommandResult hasty = overtake(train + "--patience 0.8");
   EXPECT_EQ(hasty.exit_code, 75) << hasty.err;
-  EXPECT_NE(hasty.err.find("rank 0: rank 1 waited 0.2 s for broadcast"), std::string::npos) << hasty.err;
+  EXPECT_NE(hasty.err.find("rank 0: rank 1 waited 0.8 s for broadcast"), std::string::npos) << hasty.err;
   EXPECT_NE(hasty.err.find("it is alive"), std::string::npos) << hasty.err;
 }
 

@@ -120,6 +120,16 @@ TEST(Error, TextTooShort) {
   write_text(folder / "short.txt", "hi");
   expect_user_error("train lstm --data text:" + (folder / "short.txt"), {"short.txt"});
 }
+TEST(Error, TextThatTheModelSeesWhole) {
+  const ScratchFolder folder;
+  write_text(folder / "a.txt", std::string(4000, 'a'));
+  expect_user_error(
+      "train bert-12 --set layers=1,width=32,heads=2,sequence=16,vocabulary=300 --data text:" + (folder / "a.txt"),
+      {"sees the whole text", "masked-text:"});
+}
+TEST(Error, ScheduleOfSeveralDevices) {
+  expect_user_error("train cnn --pp 2 --schedule ooo", {"--schedule ooo", "--pp 2", "--pipeline"});
+}
 TEST(Error, NpyIsNoNpy) {
   const ScratchFolder folder;
   write_text(folder / "x.npy", "not numpy");
@@ -127,6 +137,8 @@ TEST(Error, NpyIsNoNpy) {
 }
 
 TEST(Error, UnwritableOutput) {
+  expect_user_error("models > /dev/full", {"could not be written"});
+  expect_user_error("models --json > /dev/full", {"could not be written"});
   expect_user_error(kRun + "--save /proc/nope/run", {"/proc/nope"});
   expect_user_error(kRun + "--trace /proc/nope/trace.json", {"/proc/nope"});
   expect_user_error("bench lenet --steps 1 --trace /proc/nope/trace.json", {"/proc/nope"});

@@ -197,6 +197,10 @@ TEST(Text, UnfitTextsAreUserErrors) {
   EXPECT_TRUE(says(open_error(spec, language_form(5), Split::test), {"test part has 5", "longer text"}));
   EXPECT_TRUE(says(open_error(spec, language_form(5, 100)), {"tokens [5] below 256", "tokens [5] below 100"}));
   EXPECT_TRUE(says(open_error(spec, kImages), {"for models that take tokens", "[1, 28, 28]"}));
+  SampleForm sees_ahead = language_form(5, 257);
+  sees_ahead.sees_ahead = true;
+  EXPECT_TRUE(says(open_error(spec, sees_ahead), {"sees the whole text", "masked-" + spec}));
+  EXPECT_EQ(open_dataset("masked-" + spec, Split::train, sees_ahead, 0)->size(), 9);
   EXPECT_TRUE(says(open_error("text:", language_form(5)), {"no file", "text:FILE"}));
   EXPECT_TRUE(says(open_error("text:/none", language_form(5)), {"/none: cannot read"}));
 }
