@@ -2,9 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -44,6 +48,59 @@ nlohmann::json json_of(const std::vector<Comparison>& rows) {
   return out;
 }
 
+// All figures beside ours, simulated by as many threads as there are cores.
+class Comparer {
+ public:
+  explicit Comparer(const std::vector<PublishedFigure>& figures) : figures_(figures), rows_(figures.size()) {}
+
+  std::vector<Comparison> run() {
+    {
+      std::vector<std::jthread> others;
+      for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) others.emplace_back([this] { work(); });
+      work();
+    }
+    if (is_terminal_) fmt::print(stderr, "\r\033[K");
+    if (error_) std::rethrow_exception(error_);
+    return std::move(rows_);
+  }
+
+ private:
+  void work() {
+    for (std::size_t i; (i = next_++) < figures_.size();) {
+      try {
+        rows_[i] = row_of(figures_[i]);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+        next_ = figures_.size();
+        return;
+      }
+      show_done(figures_[i]);
+    }
+  }
+
+  Comparison row_of(const PublishedFigure& f) {
+    Comparison row{f.source, f.what, f.unit, f.low, f.high, f.simulate(lab_), f.note};
+    if (std::abs(row.error()) < kFits) row.note.clear();
+    return row;
+  }
+
+  void show_done(const PublishedFigure& f) {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    if (is_terminal_) fmt::print(stderr, "\r\033[Krow {}/{}: {}", done_, figures_.size(), f.source);
+  }
+
+  const std::vector<PublishedFigure>& figures_;
+  std::vector<Comparison> rows_;
+  Laboratory lab_;
+  std::atomic<std::size_t> next_ = 0;
+  std::mutex mutex_;  // of what follows
+  std::size_t done_ = 0;
+  std::exception_ptr error_;
+  const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
 int validate(const std::string& only, bool json) {
   std::vector<PublishedFigure> figures = published_figures();
   std::erase_if(figures, [&](const PublishedFigure& f) { return !has(f.source, only) && !has(f.what, only); });
@@ -53,15 +110,7 @@ int validate(const std::string& only, bool json) {
       names += fmt::format("{}{}", names.empty() ? "" : "; ", s.name);
     fail_user("validate: --only {}: no row's source or text has that; sources are {}", only, names);
   }
-  const bool is_terminal = isatty(STDERR_FILENO) != 0;
-  Laboratory lab;
-  std::vector<Comparison> rows;
-  for (const PublishedFigure& f : figures) {
-    if (is_terminal) fmt::print(stderr, "\r\033[Krow {}/{}: {}", rows.size() + 1, figures.size(), f.source);
-    rows.push_back({f.source, f.what, f.unit, f.low, f.high, f.simulate(lab), f.note});
-    if (std::abs(rows.back().error()) < kFits) rows.back().note.clear();
-  }
-  if (is_terminal) fmt::print(stderr, "\r\033[K");
+  const std::vector<Comparison> rows = Comparer(figures).run();
   if (json) {
     fmt::print("{}\n", json_of(rows).dump());
     return 0;

@@ -78,12 +78,7 @@ double ms_of(const Trace& trace, TaskId task) {
   return 0;
 }
 
-}  // namespace
-
-const Measured& Laboratory::run(const Setting& setting) {
-  const auto [at, is_new] = known_.try_emplace(key_of(setting));
-  Measured& out = at->second;
-  if (!is_new) return out;
+Measured measured(const Setting& setting) {
   const Cluster cluster = cluster_of(setting.cluster);
   const Topology topology = make_topology(cluster);
   const Workload work = model_workload(setting.work, setting.run, cluster, topology);
@@ -92,12 +87,26 @@ const Measured& Laboratory::run(const Setting& setting) {
                                .overlap_slows = setting.overlap_slows};
   const SimulatedRun run = RunSimulator(work, cluster, topology, options).run(setting.run);
   OVERTAKE_CHECK(run.result.is_finished, "{} does not end", run.name);
-  out.step_ms = run.step_ms();
+  Measured out{.step_ms = run.step_ms()};
   out.samples_per_s = 1e3 * static_cast<double>(work.samples) / out.step_ms;
   for (const DeviceTime& t : run.times)
     out.busy_ms += static_cast<double>(t.busy_ns) * 1e-6 / static_cast<double>(run.times.size());
   out.peak_bytes = static_cast<double>(run.largest_peak().bytes);
   return out;
+}
+
+}  // namespace
+
+const Measured& Laboratory::run(const Setting& setting) {
+  std::shared_future<Measured> result;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = known_.try_emplace(key_of(setting));
+    // Deferred: whoever asks first simulates it, the others wait.
+    if (is_new) at->second = std::async(std::launch::deferred, measured, setting).share();
+    result = at->second;
+  }
+  return result.get();
 }
 
 double Laboratory::cost_of_pipeline(const StageTimes& times, std::uint32_t devices, std::uint32_t micro_batches,

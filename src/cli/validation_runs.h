@@ -2,7 +2,9 @@
 // The simulations that published figures are compared with.
 
 #include <cstdint>
+#include <future>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "cli/simulated_runs.h"
@@ -29,7 +31,7 @@ struct StageTimes {
   double forward, input_grad, weight_grad, transfer;
 };
 
-// Every step once, however many figures it is part of.
+// Every step once, however many figures it is part of. Any number of threads may use it at once.
 class Laboratory {
  public:
   const Measured& run(const Setting& setting);
@@ -38,7 +40,8 @@ class Laboratory {
                           const std::string& schedule, std::uint32_t chunks);
 
  private:
-  std::map<std::string, Measured> known_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_future<Measured>> known_;
 };
 
 // A collective over the first devices of a cluster, alone in it.

@@ -193,8 +193,9 @@ TEST(SimulateFailure, TellsWhoWaitsForWhom) {
   const CommandResult many =
       overtake("simulate lenet --cluster p3.8xlarge --beside 'resnet-50 --batch 16' --fail 0:1 --json");
   EXPECT_EQ(many.exit_code, 2);
-  EXPECT_GT(many.json().at("steps").get<int>(), 8);
-  for (const auto& device : many.json().at("devices"))
+  const nlohmann::json said = many.json();
+  EXPECT_GT(said.at("steps").get<int>(), 8);
+  for (const auto& device : said.at("devices"))
     EXPECT_LT(device.at("computed").get<int>(), device.at("computations").get<int>());
   says("lenet --fail 0:-1", {"--fail 0:-1", "0 ms or more"});
 }
