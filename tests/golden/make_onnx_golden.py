@@ -29,13 +29,13 @@ import onnx
 import torch
 from golden_numbers import global_norm, ids, images, largest_deviation, rounded, sketches
 from onnx_cases import CASES, CLASSES, SEQUENCE, VOCABULARY
-from torch_setup import deviation_under_noise, float32_variants, gradients_of, loss_of, plain, start, start_states
+from torch_setup import (deviation_under_noise, float32_variants, gradients_of, is_well_conditioned, loss_of, plain,
+                         start, start_states)  # fmt: skip
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "onnx"
 STEPS = 10
 SMALLEST_EXTERNAL = 65  # elements
 ALIGNMENT = 64
-LARGEST_DEVIATION = 2e-4
 # From which module and which operator a node comes: tells what a weight is that lost its name.
 ORIGIN = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.fx_node")
 
@@ -196,7 +196,7 @@ def make(name):
           f"{losses[0]:.4f} .. {losses[-1]:.4f}; PyTorch's float32 is off by",
           ", ".join(f"{k} {v:.1e}" for k, v in deviation.items()), f"and under noise {noise:.1e}",
           flush=True)  # fmt: skip
-    if not max(noise, *deviation.values()) < LARGEST_DEVIATION:
+    if not is_well_conditioned(deviation, noise):
         print(f"{name}: NOT WELL-CONDITIONED")
 
 

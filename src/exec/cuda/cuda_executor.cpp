@@ -75,8 +75,7 @@ class CudaExecutor final : public Executor {
       begin_events_.push_back(make_event(true));
       end_events_.push_back(make_event(true));
     }
-    check_cuda_call(cudaMemset(carried_losses_.data(), 0, plans_[0].graph.losses.size() * kCarriedBytes),
-                    "clearing losses");
+    clear_carried_losses();
     for (const Plan& plan : plans_) {
       OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
       programs_.push_back(make_program(plan));
@@ -138,7 +137,10 @@ class CudaExecutor final : public Executor {
     cuda::set_step_values(main(), last_values_, last_values_, reinterpret_cast<cuda::StepValues*>(step_values_.data()));
     programs_[program].bound->enqueue(Portion::delayed, {}, false);
     wait_for_all("doing what was delayed");
-    if (are_carried_losses_spoilt()) fail_delayed_gradient(last_values_.step);
+    if (are_carried_losses_spoilt()) {
+      clear_carried_losses();  // said once; it does not show in the next loss too
+      fail_delayed_gradient(last_values_.step);
+    }
     return {};
   }
 
@@ -263,6 +265,10 @@ class CudaExecutor final : public Executor {
       check_cuda_call(cudaGraphLaunch(graph.get(), main()), "launching a step");
     }
     if (p.has_delayed) delayed_by_ = program;
+  }
+
+  void clear_carried_losses() {
+    check_cuda_call(cudaMemset(carried_losses_.data(), 0, graph().losses.size() * kCarriedBytes), "clearing losses");
   }
 
   // Whether a delayed update has met a gradient that is not finite since the last step ended.

@@ -220,7 +220,8 @@ std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<
   for (int i = 0; i <= rounds; ++i) {
     check_cuda_call(cudaGraphLaunch(graph.get(), pool_.origin()), "launching tasks to be timed");
     check_cuda_call(cudaStreamSynchronize(pool_.origin()), "timing tasks");
-    for (std::size_t l = 0; l < lanes.size() && i > 0; ++l) samples[l].push_back(nanoseconds_between(begin, ends[l]));
+    for (std::size_t l = 0; l < lanes.size() && i > 0; ++l)
+      samples[l].push_back(lanes[l].empty() ? 0 : nanoseconds_between(begin, ends[l]));
   }
   std::vector<std::int64_t> medians;
   for (auto& lane : samples) medians.push_back(median(lane));
