@@ -179,7 +179,7 @@ ScheduleChoice schedule_from_string(const std::string& name) {
   if (name == "in-order") return ScheduleChoice::in_order;
   if (name == "ooo") return ScheduleChoice::ooo;
   if (name == "auto") return ScheduleChoice::automatic;
-  fail_user("--schedule {}: no such schedule; choose in-order, ooo or auto", name);
+  fail_user("--schedule {}: no such schedule; choose in-order, ooo or auto (of a pipeline: --pipeline)", name);
 }
 
 void fill_random_inputs(Executor& executor, std::uint64_t seed) {
