@@ -54,6 +54,9 @@ TEST(OwnPlan, IsRefusedWhereItCannotRun) {
     return plan;
   };
   EXPECT_THROW(Session(lenet(), with_plan(backwards)), InternalError);
+  SessionOptions in_pieces = with_plan(schedule_in_order);
+  in_pieces.parallel.micro_batches = 2;
+  EXPECT_THROW(Session(lenet(), in_pieces), InternalError) << "it is for one device";
 }
 
 }  // namespace

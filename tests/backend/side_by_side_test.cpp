@@ -73,16 +73,13 @@ TEST(MicroBatchSums, AreMeasuredAndCountWithTheirGradients) {
   EXPECT_EQ(sums, 2 * weights);
   const Plan plan = place_memory(schedule_in_order(with_sums));
   verify(plan);
-  // Each is run and timed. Of the shortest nothing may be left in a profile, which takes off what timing adds.
-  const auto executor = backend->make_executor({plan});
-  fill_to_be_timed(*executor);
-  std::vector<std::int64_t> span_ns(all + sums, 0);
-  for (const Span& s : executor->run_traced(0, {.step = 0, .seed = 1, .learning_rate = 0.0f}).spans)
-    span_ns[s.task] = s.end_ns - s.begin_ns;
-  for (std::size_t i = all; i < all + sums; ++i) EXPECT_GT(span_ns[i], 0) << i;
-  const std::vector<std::int64_t> alone_ns = measure_alone(with_sums, *backend).alone_ns;
-  ASSERT_EQ(alone_ns.size(), all + sums);
-  EXPECT_GT(*std::max_element(alone_ns.begin() + std::ssize(step.tasks), alone_ns.end()), 0);
+  // On a busy machine nothing may be left of the shortest, less what tracing adds: then they are measured again.
+  std::vector<std::int64_t> most_ns(sums, 0);
+  for (int again = 0; again < 10 && std::ranges::count(most_ns, 0) > 0; ++again) {
+    const Profile profile = measure_alone(with_sums, *backend);
+    for (std::size_t i = 0; i < sums; ++i) most_ns[i] = std::max(most_ns[i], profile.alone_ns.at(all + i));
+  }
+  for (std::size_t i = 0; i < sums; ++i) EXPECT_GT(most_ns[i], 0) << i;
 
   std::vector<std::int64_t> ns(all + sums, 1000);
   EXPECT_EQ(with_sums_counted(step, ns, 1, backend->target()), std::vector<std::int64_t>(all, 1000));

@@ -2,22 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "train/loop.h"
+#include "unit/temporary_folder.h"
 
 namespace overtake {
 namespace {
 
 const SampleForm kSamples{.input_dims = {1, 8, 8}, .classes = 10};
 
-std::string error_of(LoopOptions options) {
+// 64 samples: four steps in an epoch.
+void prepare_for_sixteen(LoopOptions options) {
   options.data = "synthetic:64";
-  try {
-    prepare(options, kSamples, 16);
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
+  prepare(options, kSamples, 16);
+}
+std::string loop_error(const LoopOptions& options) {
+  return user_error([&] { prepare_for_sixteen(options); });
 }
 
 TEST(LoopOptions, RatesAndDataAreLookedAtFirst) {
@@ -26,14 +25,13 @@ TEST(LoopOptions, RatesAndDataAreLookedAtFirst) {
   ASSERT_TRUE(options.opened);
   EXPECT_EQ(options.opened->train->size(), 64);
 
-  EXPECT_NE(error_of({.learning_rate = -1}).find("--lr"), std::string::npos);
-  EXPECT_NE(error_of({.lr_schedule = "zigzag"}).find("zigzag"), std::string::npos);
-  EXPECT_NE(error_of({.steps = 10, .warmup = 10}).find("--warmup"), std::string::npos);
-  // Four steps in an epoch.
-  EXPECT_EQ(error_of({.epochs = 3, .warmup = 11}), "");
-  EXPECT_NE(error_of({.epochs = 3, .warmup = 12}).find("--warmup"), std::string::npos);
+  EXPECT_TRUE(says(loop_error({.learning_rate = -1}), {"--lr", "-1"}));
+  EXPECT_TRUE(says(loop_error({.lr_schedule = "zigzag"}), {"--lr-schedule", "zigzag"}));
+  EXPECT_TRUE(says(loop_error({.steps = 10, .warmup = 10}), {"--warmup"}));
+  EXPECT_NO_THROW(prepare_for_sixteen({.epochs = 3, .warmup = 11}));
+  EXPECT_TRUE(says(loop_error({.epochs = 3, .warmup = 12}), {"--warmup"}));
   options = {.data = "synthetic:8"};
-  EXPECT_THROW(prepare(options, kSamples, 16), UserError) << "fewer samples than a batch";
+  EXPECT_TRUE(says(user_error([&] { prepare(options, kSamples, 16); }), {"--batch", "8 samples"}));
 }
 
 TEST(LoopOptions, ACheckpointIsOfTheSameRun) {
@@ -41,12 +39,12 @@ TEST(LoopOptions, ACheckpointIsOfTheSameRun) {
   LoopOptions options{.seed = 1, .resume = "run", .model = "cnn", .training_settings = {{"lr", 0.1}}};
   EXPECT_NO_THROW(check_same_run(state, options));
   options.training_settings["lr"] = 0.2;
-  EXPECT_THROW(check_same_run(state, options), UserError);
+  EXPECT_TRUE(says(user_error([&] { check_same_run(state, options); }), {"--resume run", "lr 0.1", "0.2"}));
   options.training_settings = {{"lr", 0.1}, {"warmup", 5}};
-  EXPECT_THROW(check_same_run(state, options), UserError) << "a setting that the checkpoint does not know";
+  EXPECT_TRUE(says(user_error([&] { check_same_run(state, options); }), {"warmup null", "5"})) << "it does not know it";
   options.training_settings.erase("warmup");
   options.model = "lenet";
-  EXPECT_THROW(check_same_run(state, options), UserError);
+  EXPECT_TRUE(says(user_error([&] { check_same_run(state, options); }), {"cnn", "lenet"}));
 }
 
 }  // namespace
