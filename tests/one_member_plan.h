@@ -8,9 +8,9 @@
 #include "exec/backend.h"
 #include "graph/plan.h"
 #include "models/zoo.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/planning.h"
 
 namespace overtake {

@@ -1,7 +1,7 @@
 #pragma once
 // Optimizers that keep something, and clip.
 
-#include "passes/optimizer.h"
+#include "passes/updates.h"
 
 namespace overtake {
 

@@ -127,10 +127,10 @@ int main(int argc, char** argv) {
                     option(argc, argv, "--micro-batches", 70), option(argc, argv, "--layers", 1)};
   const std::uint32_t rounds = option(argc, argv, "--rounds", 3), devices = sizes.stages * sizes.pipelines;
   const Plan plan = Builder(sizes).plan();
-  std::vector<TaskWork> work;
+  std::vector<TaskCost> work;
   for (const Task& t : plan.graph.tasks)
-    work.push_back(t.op == Op::transfer ? TaskWork{}
-                                        : TaskWork{.ns = 4'000'000 / sizes.layers,
+    work.push_back(t.op == Op::transfer ? TaskCost{}
+                                        : TaskCost{.ns = 4'000'000 / sizes.layers,
                                                    .compute_ns = 4'000'000 / sizes.layers,
                                                    .memory_ns = 1'000'000 / sizes.layers});
   const Cluster cluster = load_cluster(fmt::format("dgx-h100:{}", (devices + 7) / 8));

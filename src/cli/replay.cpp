@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "cli/simulated_tables.h"
 #include "cli/simulation.h"
-#include "cost/roofline.h"
+#include "machine/roofline.h"
 #include "report/perfetto.h"
 #include "report/table.h"
 #include "sim/chakra/chakra.h"
@@ -15,8 +15,8 @@ namespace overtake {
 namespace {
 
 // As traced; what the trace does not tell of, by the rates of the task's own device.
-std::vector<TaskWork> work_of(const ChakraPlan& traced, const Cluster& cluster, const Topology& topology) {
-  std::vector<TaskWork> work(traced.plan.graph.tasks.size());
+std::vector<TaskCost> work_of(const ChakraPlan& traced, const Cluster& cluster, const Topology& topology) {
+  std::vector<TaskCost> work(traced.plan.graph.tasks.size());
   const RooflineOptions part;
   for (TaskId t = 0; t < work.size(); ++t) {
     const auto ns = [](std::int64_t amount, double share, std::int64_t rate) {
@@ -53,7 +53,7 @@ int replay_chakra(const SimulateFlags& flags) {
   if (job.devices.empty() || job.devices.back() >= topology.device_count)
     fail_user("simulate: {} has {} ranks, and cluster {} has {} devices; add nodes (a preset takes them as NAME:4)",
               flags.chakra, job.devices.size(), cluster.name, topology.device_count);
-  const std::vector<TaskWork> work = work_of(traced, cluster, topology);
+  const std::vector<TaskCost> work = work_of(traced, cluster, topology);
   job.work = work;
   const ClusterOptions options = flags.cluster_options(cluster, topology);
   const JobResult result = simulate(cluster, topology, {&job, 1}, options)[0];

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cost/cluster_units.h"
+#include "machine/cluster_units.h"
 
 namespace overtake {
 

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "passes/parallel/usual_transfer.h"
-#include "passes/pipeline/search.h"
+#include "plan/divide/usual_transfer.h"
+#include "plan/pipeline/search.h"
 
 namespace overtake {
 namespace {
@@ -64,7 +64,7 @@ PipelineProblem RunSimulator::problem_of(const RunSpec& spec) const {
   if (blocks_.blocks.size() < spec.stages)
     fail_user("simulate: --pp {}: {} has only {} layers with weights; use fewer stages", spec.stages,
               blocks_.graph.model, blocks_.blocks.size());
-  PipelineProblem problem{.devices = spec.stages, .micro_batches = spec.micro_batches, .stages = stage_costs(blocks_)};
+  PipelineProblem problem{.devices = spec.stages, .micro_batches = spec.micro_batches, .stages = block_costs(blocks_)};
   if (spec.stages == 1) return problem;
   problem.transfer_ns = usual_transfer_ns(blocks_, cluster_, topology_, options_.protocol, devices[0], devices[1]);
   for (const std::uint32_t d : devices)
@@ -101,20 +101,19 @@ SimulatedRun RunSimulator::run_schedule(const RunSpec& spec, const PipelineProbl
 }
 
 // Every task takes what it takes on its own device's kind: which tasks there are does not depend on that.
-ClusterPlan RunSimulator::spread_over(const RunSpec& spec, const PipelineProblem& problem,
-                                      const PipelineSchedule& schedule, FirstK first_k,
-                                      const std::vector<std::uint32_t>& devices) const {
+Outline RunSimulator::spread_over(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
+                                  FirstK first_k, const std::vector<std::uint32_t>& devices) const {
   const bool reverses = spec.reduce == "first-k";
-  const SpreadOptions options{.replicas = spec.replicas,
-                              .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
-                              .bucket_bytes = spec.bucket_bytes,
-                              .first_k = first_k};
-  ClusterPlan plan = spread(blocks_, problem, schedule, options);
+  const OutlineOptions options{.replicas = spec.replicas,
+                               .order = reverses ? ReductionOrder::by_layer : reduction_order_from_string(spec.reduce),
+                               .bucket_bytes = spec.bucket_bytes,
+                               .first_k = first_k};
+  Outline plan = make_outline(blocks_, problem, schedule, options);
   for (std::uint32_t kind = 0; kind < work_.by_kind.size(); ++kind) {
     if (work_.by_kind[kind].empty()) continue;
     BlockGraph blocks = blocks_;
     blocks.work = work_.by_kind[kind];
-    const std::vector<TaskWork> work = spread(blocks, problem, schedule, options).work;
+    const std::vector<TaskCost> work = make_outline(blocks, problem, schedule, options).work;
     for (TaskId t = 0; t < work.size(); ++t)
       if (topology_.vertices[devices[plan.plan.graph.tasks[t].device]].type == kind) plan.work[t] = work[t];
   }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/workload.h"
-#include "passes/parallel/spread.h"
-#include "passes/pipeline/named.h"
+#include "plan/divide/outline.h"
+#include "plan/pipeline/named.h"
 #include "report/device_time.h"
 #include "report/live_memory.h"
 #include "sim/cluster_simulator.h"
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> devices_of(const RunSpec& spec, const Cluster& cluste
 struct SimulatedRun {
   std::string name;    // for tables: "zb-h1", "first-k 12"
   std::string reason;  // of a search: where its schedule came from
-  ClusterPlan plan;
+  Outline plan;
   std::vector<std::uint32_t> devices;  // per device of the plan, which of the cluster
   JobResult result;
   std::vector<DeviceTime> times;  // per device of the plan
@@ -73,8 +73,8 @@ class RunSimulator {
 
  private:
   PipelineProblem problem_of(const RunSpec& spec) const;
-  ClusterPlan spread_over(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
-                          FirstK first_k, const std::vector<std::uint32_t>& devices) const;
+  Outline spread_over(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,
+                      FirstK first_k, const std::vector<std::uint32_t>& devices) const;
   SimulatedRun run_schedule(const RunSpec& spec, const PipelineProblem& problem,
                             const PipelineSchedule& schedule) const;
   SimulatedRun run_with(const RunSpec& spec, const PipelineProblem& problem, const PipelineSchedule& schedule,

@@ -264,7 +264,7 @@ void add_overlap(std::vector<PublishedFigure>& all) {
   for (const Kernel& k : {Kernel{"GEMM", 1.18, 2.08, 1, 1.0 / 15}, Kernel{"attention", 0.18, 0.33, 0.5, 1},
                           Kernel{"elementwise", 0.02, 0.05, 0.1, 1}}) {
     const auto ns = [](double ms) { return static_cast<std::int64_t>(ms * 1e6 + 0.5); };
-    const TaskWork work{
+    const TaskCost work{
         .ns = ns(k.alone_ms), .compute_ns = ns(k.alone_ms * k.compute), .memory_ns = ns(k.alone_ms * k.memory)};
     const double ratio = k.beside_ms / k.alone_ms;
     all.push_back({std::string(kKernels), fmt::format("{} beside an all-reduce of 8 GPUs / alone", k.name), "x", ratio,

@@ -28,10 +28,10 @@ std::string key_of(const Setting& s) {
 // On every device a member of an all-reduce, and a task that begins when that is well under way.
 struct SideBySide {
   Plan plan;
-  std::vector<TaskWork> work;
+  std::vector<TaskCost> work;
   TaskId task = kNone, collective = kNone;  // of device 0
 
-  SideBySide(std::uint32_t devices, std::int64_t bytes, const TaskWork& of_task) {
+  SideBySide(std::uint32_t devices, std::int64_t bytes, const TaskCost& of_task) {
     Graph& g = plan.graph;
     for (std::uint16_t d = 0; d < devices; ++d) {
       const BufferId x = g.add_buffer("x", {bytes}, DType::u8, Role::input);
@@ -54,7 +54,7 @@ struct SideBySide {
   }
 
  private:
-  TaskId add(std::uint16_t device, Kind kind, Op op, const TaskWork& w, BufferId read, BufferId written) {
+  TaskId add(std::uint16_t device, Kind kind, Op op, const TaskCost& w, BufferId read, BufferId written) {
     Graph& g = plan.graph;
     std::vector<BufferId> reads, writes;
     if (read != kNone) reads.push_back(read);
@@ -146,7 +146,7 @@ double all_reduce_ms(const std::string& cluster, std::uint32_t devices, std::int
   return ms_of(r.trace, plan.collective);
 }
 
-double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskWork& work) {
+double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskCost& work) {
   constexpr std::int64_t kLongEnough = std::int64_t{4} << 30;  // bytes
   const SideBySide plan(devices, kLongEnough, work);
   const JobResult r =

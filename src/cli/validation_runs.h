@@ -48,6 +48,6 @@ class Laboratory {
 double all_reduce_ms(const std::string& cluster, std::uint32_t devices, std::int64_t bytes, Algorithm algorithm,
                      Protocol protocol = Protocol::automatic);
 // How much longer a task takes on each of the first devices of a cluster while a ring all-reduce runs there.
-double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskWork& work);
+double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskCost& work);
 
 }  // namespace overtake

@@ -8,12 +8,12 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "cli/simulated_runs.h"
-#include "cost/measured_step.h"
-#include "cost/roofline.h"
 #include "exec/backend.h"
-#include "exec/gpu_target.h"
+#include "machine/gpu_target.h"
+#include "machine/measured_step.h"
+#include "machine/roofline.h"
 #include "models/network.h"
-#include "passes/pipeline.h"
+#include "passes/training_passes.h"
 #include "train/profiling.h"
 
 namespace overtake {
@@ -23,7 +23,7 @@ constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
 constexpr std::uint32_t kMostBlocks = 400;           // of a model, data parallel
 constexpr std::uint64_t kMostPlanTasks = 1'500'000;  // of a plan
 
-using Works = std::vector<TaskWork>;  // per task
+using Works = std::vector<TaskCost>;  // per task
 
 // The times measured; of what binds a task, and how much, what the description says, if it does.
 Works with_times(Works work, const std::vector<std::int64_t>& ns) {

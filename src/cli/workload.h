@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cost/cluster.h"
-#include "passes/parallel/blocks.h"
+#include "machine/cluster.h"
+#include "plan/divide/blocks.h"
 
 namespace overtake {
 
@@ -25,7 +25,7 @@ struct Workload {
   BlockGraph blocks;  // with what tasks take on the devices of the run, on average
   // Per kind of device in the cluster, what the blocks' tasks take there; empty for kinds that have no part in the run.
   // No kinds at all: on every device what the blocks say.
-  std::vector<std::vector<TaskWork>> by_kind = {};
+  std::vector<std::vector<TaskCost>> by_kind = {};
   std::int64_t samples = 0;  // of a step; 0: not known
 };
 

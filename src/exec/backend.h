@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "exec/virtual_link.h"
-#include "passes/target.h"
+#include "machine/target.h"
+#include "machine/virtual_link.h"
 
 namespace overtake {
 

@@ -28,7 +28,7 @@ using LaneOrder = std::vector<std::vector<LaneEntry>>;
 LaneOrder lane_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
 
 // One order of the tasks of a plan in which they could run; with transfers in the order of their turns, if they have
-// any (passes/parallel/turns.h).
+// any (plan/divide/transfer_turns.h).
 std::vector<TaskId> one_order(const Plan& plan, Portion portion = Portion::step_and_delayed);
 
 }  // namespace overtake

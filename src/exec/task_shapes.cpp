@@ -247,19 +247,6 @@ kernels::CrossEntropy cross_entropy_of(const TaskView& v) {
           static_cast<std::int32_t>(v.attrs().integer("ignore_index", -100))};
 }
 
-ConvOperands conv_operands(const Graph& g, const Task& t) {
-  const auto read = [&](std::size_t i) { return &g.buffers[g.reads(t)[i]]; };
-  const auto write = [&](std::size_t i) { return &g.buffers[g.writes(t)[i]]; };
-  switch (t.kind) {
-    case Kind::forward:
-      return {read(0), write(0), read(1), g.reads(t)[2] != kNone};
-    case Kind::input_grad:
-      return {write(0), read(0), read(1), false};
-    default:
-      return {read(0), read(1), g.writes(t)[0] == kNone ? nullptr : write(0), g.writes(t)[1] != kNone};
-  }
-}
-
 kernels::ConvShape conv_shape(const Graph& g, const Task& t, std::int64_t images) {
   const ConvOperands o = conv_operands(g, t);
   const Attrs& a = g.attrs_of(t);
@@ -287,10 +274,6 @@ kernels::ConvShape conv_shape(const Graph& g, const Task& t, std::int64_t images
   s.bias = o.bias;
   s.bf16 = o.x->dtype == DType::bf16;
   return s;
-}
-
-bool is_depthwise(const kernels::ConvShape& s) {
-  return s.groups > 1 && s.groups == s.in_channels && s.groups == s.out_channels;
 }
 
 }  // namespace overtake

@@ -18,6 +18,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/move.h"
 #include "kernels/cpu/pool.h"
+#include "ops/conv2d.h"
 
 namespace overtake {
 
@@ -83,17 +84,8 @@ inline constexpr std::size_t kMoments = 6;
 std::int64_t members_of_moments(const TaskView& v);
 kernels::CrossEntropy cross_entropy_of(const TaskView& v);
 
-// The tensors of a convolution task, whichever of the three it is.
-struct ConvOperands {
-  const Buffer *x, *y, *weight;  // weight: null where the bias alone is trained
-  bool bias;
-};
-ConvOperands conv_operands(const Graph& graph, const Task& task);
 // With so many images of the batch.
 kernels::ConvShape conv_shape(const Graph& graph, const Task& task, std::int64_t images);
-
-// Every channel has its own filter, and no other.
-bool is_depthwise(const kernels::ConvShape& shape);
 
 // Moves work on activations and, unchanged, on token ids.
 template <class Body>

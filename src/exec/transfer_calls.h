@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exec/lane_order.h"
-#include "passes/parallel/turns.h"
+#include "plan/divide/transfer_turns.h"
 
 namespace overtake {
 

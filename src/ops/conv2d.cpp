@@ -4,6 +4,8 @@
 // weight_grad: reads x, dy         writes dw?, dbias?      (those that are trained)
 // attributes:  out, kernel [2], stride [2], padding [4: top, left, bottom, right], dilation [2], groups, bias
 
+#include "ops/conv2d.h"
+
 #include <cmath>
 
 #include "ops/rules.h"
@@ -59,5 +61,24 @@ double flops(const Graph& g, const Task& t) {
 }  // namespace
 
 OpTraits conv2d_traits() { return {.op = Op::conv2d, .form = form, .gradient = gradient, .flops = flops}; }
+
+ConvOperands conv_operands(const Graph& g, const Task& t) {
+  const auto read = [&](std::size_t i) { return &g.buffers[g.reads(t)[i]]; };
+  const auto write = [&](std::size_t i) { return &g.buffers[g.writes(t)[i]]; };
+  switch (t.kind) {
+    case Kind::forward:
+      return {read(0), write(0), read(1), g.reads(t)[2] != kNone};
+    case Kind::input_grad:
+      return {write(0), read(0), read(1), false};
+    default:
+      return {read(0), read(1), g.writes(t)[0] == kNone ? nullptr : write(0), g.writes(t)[1] != kNone};
+  }
+}
+
+bool is_depthwise(const Graph& g, const Task& t) {
+  const ConvOperands o = conv_operands(g, t);
+  const std::int64_t groups = g.attrs_of(t).integer("groups");
+  return groups > 1 && groups == o.x->shape[1] && groups == o.y->shape[1];
+}
 
 }  // namespace overtake

@@ -6,7 +6,7 @@
 // transfer, all_gather:      reads this member's n-th   writes the whole
 //   there may be several x, in a collective as one vector
 //   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
-// transfer in a plan to be executed (passes/parallel/unfold.h): messages have attributes message (their number), peer
+// transfer in a plan to be executed (plan/divide/detail.h): messages have attributes message (their number), peer
 // (the other device) and forward (whether evaluation needs them), collectives members (devices) and index (of this
 // one). Where one process has all devices, recv also reads the sender's x after the message, and collectives read x of
 // member 0, then of member 1, and so on; a sum is made in the order of members, in float32. An n-th is that of

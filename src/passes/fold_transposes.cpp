@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "ops/matmul.h"
-#include "passes/rewriter.h"
+#include "rewrite/rewriter.h"
 
 namespace overtake {
 namespace {

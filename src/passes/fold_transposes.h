@@ -2,7 +2,7 @@
 // Transposes before and behind matrix products become part of the product, which reads and writes matrices where they
 // lie.
 
-#include "passes/target.h"
+#include "machine/target.h"
 
 namespace overtake {
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "ops/op.h"
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ops/chain.h"
 #include "ops/op.h"
-#include "passes/pattern.h"
+#include "rewrite/pattern.h"
 
 namespace overtake {
 namespace {
@@ -29,12 +29,12 @@ bool can_join(const Rewriter& g, TaskId t, const Shape& result) {
 }
 
 struct Tree {
-  Group tasks;                     // in an order in which they can run; the last one makes the result
+  MatchedTasks tasks;              // in an order in which they can run; the last one makes the result
   std::vector<BufferId> operands;  // each once
   Chain chain;
 };
 
-Tree tree_of(const Rewriter& g, Group tasks) {
+Tree tree_of(const Rewriter& g, MatchedTasks tasks) {
   std::ranges::sort(tasks);  // before anything is replaced, tasks stand in an order in which they can run
   Tree tree{std::move(tasks), {}, {}};
   const auto made_by = [&](BufferId b) { return std::ranges::find(tree.tasks, g.writer(b)); };
@@ -102,7 +102,7 @@ class ElementwiseFuser {
     const Shape result = g_.shape(g_.out(t));
     if (result.elements() > Chain::kMostElements) return;
     if (!std::ranges::all_of(g_.ins(t), [&](BufferId b) { return is_operand(g_, b, result); })) return;
-    Group group{t};
+    MatchedTasks group{t};
     std::vector<TaskId> refused;
     for (TaskId next = next_of(group, refused, result); next != kNone; next = next_of(group, refused, result)) {
       group.push_back(next);
@@ -117,7 +117,7 @@ class ElementwiseFuser {
   }
 
  private:
-  TaskId next_of(const Group& group, const std::vector<TaskId>& refused, const Shape& result) const {
+  TaskId next_of(const MatchedTasks& group, const std::vector<TaskId>& refused, const Shape& result) const {
     TaskId latest = kNone;
     for (const TaskId t : group)
       for (const BufferId b : g_.ins(t)) {

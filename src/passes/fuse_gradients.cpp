@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

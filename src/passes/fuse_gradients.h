@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/target.h"
+#include "machine/target.h"
 
 namespace overtake {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Chooses how images lie in memory, and puts a reorder only where two neighbours disagree.
 
-#include "passes/target.h"
+#include "machine/target.h"
 
 namespace overtake {
 

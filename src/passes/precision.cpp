@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

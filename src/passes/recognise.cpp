@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "passes/recognise_rules.h"
-#include "passes/rewriter.h"
+#include "rewrite/rewriter.h"
 
 namespace overtake {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "passes/move_chain.h"
-#include "passes/pattern.h"
 #include "passes/recognise_rules.h"
+#include "rewrite/move_chain.h"
+#include "rewrite/pattern.h"
 
 namespace overtake {
 namespace {
@@ -45,7 +45,7 @@ bool has_same_last_two(const Shape& a, const Shape& b) {
 }
 
 // Goes back from what the softmax is of to the matmul.
-std::optional<Scores> find_scores(const Rewriter& g, BufferId b, Group& group) {
+std::optional<Scores> find_scores(const Rewriter& g, BufferId b, MatchedTasks& group) {
   Scores scores;
   bool has_mask = false;
   for (TaskId t = g.writer(b); t != kNone; t = g.writer(b)) {
@@ -180,7 +180,7 @@ std::vector<std::int64_t> possible_batches(const Rewriter& g, const Shape& produ
 std::optional<Scores> find_group(const Rewriter& g, TaskId t) {
   if (g.op(t) != Op::matmul || g.attrs(t).integer("trans_a", 0) != 0 || g.attrs(t).real("scale", 1.0) != 1.0)
     return std::nullopt;
-  Group group{t};
+  MatchedTasks group{t};
   const BufferId weights = without_reshape(g, g.in(t, 0), group);
   const TaskId softmax = g.writer(weights, Op::softmax);
   if (softmax == kNone) return std::nullopt;

@@ -1,8 +1,8 @@
 // Linear layers: the bias that is added behind one, and rows that are moved to and fro around one.
 
-#include "passes/move_chain.h"
-#include "passes/pattern.h"
 #include "passes/recognise_rules.h"
+#include "rewrite/move_chain.h"
+#include "rewrite/pattern.h"
 
 namespace overtake {
 namespace {
@@ -28,7 +28,7 @@ bool change_rows(StridedView& view, std::int64_t in, std::int64_t out) {
 bool add_bias_to_linear(Rewriter& g, TaskId t) {
   if (g.op(t) != Op::add) return false;
   for (const std::size_t i : {0u, 1u}) {
-    Group group{t};
+    MatchedTasks group{t};
     const BufferId y = g.in(t, i), bias = g.in(t, 1 - i);
     const TaskId linear = g.writer(without_reshape(g, y, group), Op::linear);
     if (linear == kNone || g.in(linear, 2) != kNone || g.attrs(linear).has("function")) continue;

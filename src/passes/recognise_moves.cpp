@@ -1,7 +1,7 @@
 // Reshapes, transposes and slices: chains of them become the shortest that does the same.
 
-#include "passes/move_chain.h"
 #include "passes/recognise_rules.h"
+#include "rewrite/move_chain.h"
 
 namespace overtake {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "passes/pattern.h"
 #include "passes/recognise_rules.h"
+#include "rewrite/pattern.h"
 
 namespace overtake {
 namespace {
@@ -17,7 +17,7 @@ bool is_filled(const Rewriter& g, BufferId b, float value) {
 }
 
 // What the sum over the last dimension is taken of where b = scale * that sum, else kNone; b is [..., 1].
-BufferId scaled_sum(const Rewriter& g, BufferId b, double scale, Group& group) {
+BufferId scaled_sum(const Rewriter& g, BufferId b, double scale, MatchedTasks& group) {
   const Scaled s = without_scale_and_reshape(g, b, group);
   const TaskId t = g.writer(s.source, Op::reduce);
   if (t == kNone) return kNone;
@@ -36,11 +36,11 @@ bool is_row_number(const Rewriter& g, BufferId b, BufferId x) {
 }
 
 // x where b = x - mean(x), else kNone.
-BufferId centred(const Rewriter& g, BufferId b, Group& group) {
+BufferId centred(const Rewriter& g, BufferId b, MatchedTasks& group) {
   const TaskId t = g.writer(b, Op::add);
   if (t == kNone) return kNone;
   for (const std::size_t i : {0u, 1u}) {
-    Group added{t};
+    MatchedTasks added{t};
     const BufferId x = g.in(t, i), mean = g.in(t, 1 - i);
     if (g.shape(x).rank < 2 || !is_row_number(g, mean, x) || scaled_sum(g, mean, -1.0, added) != x) continue;
     group.insert(group.end(), added.begin(), added.end());
@@ -50,7 +50,7 @@ BufferId centred(const Rewriter& g, BufferId b, Group& group) {
 }
 
 // What is under 1 / sqrt, else kNone.
-BufferId under_inverse_root(const Rewriter& g, BufferId b, Group& group) {
+BufferId under_inverse_root(const Rewriter& g, BufferId b, MatchedTasks& group) {
   b = without_reshape(g, b, group);
   const bool root_first = g.writer_of_function(b, "reciprocal") != kNone;
   b = argument_of(g, b, root_first ? "reciprocal" : "sqrt", group);
@@ -64,7 +64,7 @@ struct Spread {
 };
 
 // b = 1 / sqrt(mean((x - mean(x))^2) + eps)
-Spread inverse_spread(const Rewriter& g, BufferId b, Group& group) {
+Spread inverse_spread(const Rewriter& g, BufferId b, MatchedTasks& group) {
   const BufferId inner = under_inverse_root(g, b, group);
   if (inner == kNone) return {};
   const auto sum = plus_scalar(g, without_reshape(g, inner, group), group);
@@ -79,7 +79,7 @@ Spread inverse_spread(const Rewriter& g, BufferId b, Group& group) {
 }
 
 // The factors of a bare norm: x - mean(x), and 1 / its spread; perhaps gamma.
-bool make_layer_norm(Rewriter& g, TaskId t, BufferId difference, BufferId spread, BufferId gamma, Group group) {
+bool make_layer_norm(Rewriter& g, TaskId t, BufferId difference, BufferId spread, BufferId gamma, MatchedTasks group) {
   const Spread s = inverse_spread(g, spread, group);
   if (s.x == kNone || centred(g, difference, group) != s.x) return false;
   const Shape width{g.shape(s.x).back()};
@@ -112,7 +112,7 @@ BufferId norm_parameter(Rewriter& g, TaskId norm, BufferId b) {
 
 bool recognise_layer_norm(Rewriter& g, TaskId t) {
   if (g.op(t) != Op::mul) return false;
-  Group group;
+  MatchedTasks group;
   const Product p = product_of(g, g.out(t), group);
   if (p.factors.size() < 2 || p.factors.size() > 3 || !is_close(p.scale, 1, kExact)) return false;
   for (std::size_t spread = 0; spread < p.factors.size(); ++spread)

@@ -2,7 +2,7 @@
 // The rules of the pass recognise. Each looks at one task as the last of its group, replaces the group and says so, or
 // changes nothing.
 
-#include "passes/rewriter.h"
+#include "rewrite/rewriter.h"
 
 namespace overtake {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/place.h"
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "passes/uses.h"
+#include "rewrite/uses.h"
 
 namespace overtake {
 

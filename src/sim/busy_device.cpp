@@ -14,13 +14,13 @@ constexpr double kMostTaken = 0.9;
 
 }  // namespace
 
-double slowdown(const TaskWork& work, double sms_taken, double memory_taken) {
+double slowdown(const TaskCost& work, double sms_taken, double memory_taken) {
   const auto compute = static_cast<double>(work.compute_ns), memory = static_cast<double>(work.memory_ns);
   if (compute <= 0 && memory <= 0) return 1 / (1 - sms_taken);
   return std::max(compute / (1 - sms_taken), memory / (1 - memory_taken)) / std::max(compute, memory);
 }
 
-void BusyDevice::start(std::int64_t now, std::uint32_t lane, const TaskWork& work) {
+void BusyDevice::start(std::int64_t now, std::uint32_t lane, const TaskCost& work) {
   const auto place = std::ranges::lower_bound(running_, lane, {}, &Running::lane);
   running_.insert(place, {lane, &work, static_cast<double>(work.ns), 0, now});
 }

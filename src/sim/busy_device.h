@@ -4,21 +4,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "cost/cluster.h"
-#include "cost/task_work.h"
+#include "machine/cluster.h"
+#include "machine/task_cost.h"
 #include "sim/collective.h"
 
 namespace overtake {
 
 // How much longer a task takes when communication holds these shares of the device's SMs and memory bandwidth.
-double slowdown(const TaskWork& work, double sms_taken, double memory_taken);
+double slowdown(const TaskCost& work, double sms_taken, double memory_taken);
 
 class BusyDevice {
  public:
   BusyDevice(const DeviceType& type, double speed) : type_(&type), speed_(speed) {}
 
   // `work` takes some time, and must outlive its run. Goes from the next set_rates on.
-  void start(std::int64_t now, std::uint32_t lane, const TaskWork& work);
+  void start(std::int64_t now, std::uint32_t lane, const TaskCost& work);
   // Does the work until now, and appends the lanes whose tasks ended.
   void settle(std::int64_t now, std::vector<std::uint32_t>& ended);
   // After settle(now): how fast all go from now on, beside this communication.
@@ -32,7 +32,7 @@ class BusyDevice {
  private:
   struct Running {
     std::uint32_t lane = 0;
-    const TaskWork* work = nullptr;
+    const TaskCost* work = nullptr;
     double left = 0;  // nanoseconds at full speed, at since_ns
     double rate = 0;
     std::int64_t since_ns = 0;

@@ -187,7 +187,7 @@ void ClusterRun::begin_head(std::uint32_t l) {
     if (begin_transfer(lane.job, t, step) && !lane.is_asynchronous) lane.running = t;
     return;
   }
-  const TaskWork& work = job.job->work[t];
+  const TaskCost& work = job.job->work[t];
   if (work.ns <= 0) return end_task(job, t);
   lane.running = t;
   devices_[lane.device].start(now_, l, work);

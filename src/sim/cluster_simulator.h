@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cost/cluster.h"
-#include "cost/task_work.h"
 #include "graph/plan.h"
+#include "machine/cluster.h"
+#include "machine/task_cost.h"
 #include "sim/tuning.h"
 
 namespace overtake {
@@ -18,7 +18,7 @@ namespace overtake {
 // Transfers are tasks of Op::transfer; joins are not looked at.
 struct ClusterJob {
   const Plan* plan = nullptr;
-  std::span<const TaskWork> work{};      // per task; not looked at for transfers
+  std::span<const TaskCost> work{};      // per task; not looked at for transfers
   std::vector<std::uint32_t> devices{};  // per device of the plan, which of the cluster: all different
   std::int64_t start_ns = 0;
   // Of several steps, the first leaves out the delayed tasks, which belong to a step before it.

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cost/cluster.h"
+#include "machine/cluster.h"
 #include "sim/network.h"
 #include "sim/routing.h"
 

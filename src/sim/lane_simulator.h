@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "cost/profile.h"
 #include "graph/plan.h"
+#include "machine/profile.h"
 
 namespace overtake {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "cost/cluster.h"
+#include "machine/cluster.h"
 #include "sim/events.h"
 
 namespace overtake {

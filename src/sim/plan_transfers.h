@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/plan.h"
-#include "sim/lanes.h"
+#include "sim/collective_lanes.h"
 
 namespace overtake {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cost/cluster.h"
+#include "machine/cluster.h"
 
 namespace overtake {
 

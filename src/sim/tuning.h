@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sim/lanes.h"
+#include "sim/collective_lanes.h"
 
 namespace overtake {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "exec/transfer_calls.h"
-#include "passes/parallel/turns.h"
+#include "plan/divide/transfer_turns.h"
 
 namespace overtake {
 namespace {
@@ -21,7 +21,7 @@ int blocks_of(const Channel& channel, const std::vector<Channel>& all) {
   return std::max(1, kMostNcclBlocks / 2 / most);
 }
 
-void check_order(const UnfoldedPlan& whole) {
+void check_order(const Detail& whole) {
   std::uint32_t devices = 0;
   for (const Lane& lane : whole.plan.lanes) devices = std::max<std::uint32_t>(devices, lane.device + 1u);
   std::vector<Plan> parts;
@@ -56,8 +56,8 @@ std::string gpu_of_rank(const std::string& device, int rank, int local_rank, con
   return fmt::format("cuda:{}", local_rank);
 }
 
-void connect_devices(UnfoldedPlan& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
-  set_turns(whole.plan);
+void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
+  set_transfer_turns(whole.plan);
   check_order(whole);
   // All ranks go through the channels in the same order, so none waits for one that waits for it.
   const std::vector<Channel> channels = channels_of(whole.plan);

@@ -7,7 +7,7 @@
 
 #include "comm/nccl/device_groups.h"
 #include "exec/cuda/description.h"
-#include "passes/parallel/unfold.h"
+#include "plan/divide/detail.h"
 
 namespace overtake {
 
@@ -23,6 +23,6 @@ using MakeDeviceGroup =
 // Makes a plan over all devices one that GPUs can run: gives its transfers turns, checks that what all devices then
 // call fits together, and connects those channels of rank `rank` that are not connected yet. All ranks call it for the
 // same plans, in the same order.
-void connect_devices(UnfoldedPlan& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups);
+void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups);
 
 }  // namespace overtake

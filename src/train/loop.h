@@ -10,7 +10,7 @@
 
 #include "train/checkpoint.h"
 #include "train/data.h"
-#include "train/schedule.h"
+#include "train/learning_rate.h"
 #include "train/session.h"
 
 namespace overtake {

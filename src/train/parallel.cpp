@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "passes/parallel/clip.h"
-#include "passes/parallel/micro_batch_sums.h"
-#include "passes/parallel/sync_batch_norm.h"
-#include "passes/parallel/usual_transfer.h"
+#include "plan/divide/clip.h"
+#include "plan/divide/micro_batch_sums.h"
+#include "plan/divide/sync_batch_norm.h"
+#include "plan/divide/usual_transfer.h"
 #include "train/measure_link.h"
 #include "train/parallel_candidates.h"
 #include "train/parallel_trial.h"
@@ -36,7 +36,7 @@ std::string shared_text(const RankGroups* groups, const std::function<std::strin
   return text;
 }
 
-std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& setting, std::uint32_t micro_batches) {
+std::vector<TaskCost> measured_work(const Graph& step, const ParallelSetting& setting, std::uint32_t micro_batches) {
   const unsigned gpus = setting.devices.virtual_gpus;
   const Target& target = setting.backend.target();
   const bool has_sums = micro_batches > 1;
@@ -44,29 +44,29 @@ std::vector<TaskWork> measured_work(const Graph& step, const ParallelSetting& se
   Profile profile = gpus > 1 ? measure_beside_others(measured, setting.backend, gpus, setting.note)
                              : measure_alone(measured, setting.backend);
   if (has_sums) profile.alone_ns = with_sums_counted(step, profile.alone_ns, micro_batches, target);
-  std::vector<TaskWork> work;
+  std::vector<TaskCost> work;
   for (const std::int64_t ns : profile.alone_ns) work.push_back({.ns = ns});
   return work;
 }
 
-std::string to_text(const std::vector<TaskWork>& work) {
+std::string to_text(const std::vector<TaskCost>& work) {
   nlohmann::json ns = nlohmann::json::array();
-  for (const TaskWork& w : work) ns.push_back(w.ns);
+  for (const TaskCost& w : work) ns.push_back(w.ns);
   return ns.dump();
 }
 
-std::vector<TaskWork> work_from_text(const std::string& text) {
-  std::vector<TaskWork> work;
+std::vector<TaskCost> work_from_text(const std::string& text) {
+  std::vector<TaskCost> work;
   for (const auto& ns : nlohmann::json::parse(text)) work.push_back({.ns = ns.get<std::int64_t>()});
   return work;
 }
 
 // Of all ranks at once, where each has cores of its own: then what else they share counts. Rank 0's are taken.
-std::vector<TaskWork> shared_work(const Graph& step, const ParallelSetting& setting,
+std::vector<TaskCost> shared_work(const Graph& step, const ParallelSetting& setting,
                                   const std::vector<double>& core_shares, std::uint32_t micro_batches) {
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   const RankGroups* const groups = setting.groups();
-  std::vector<TaskWork> own;
+  std::vector<TaskCost> own;
   if (groups == nullptr || groups->world->rank() == 0 || is_at_once) own = measured_work(step, setting, micro_batches);
   return work_from_text(shared_text(groups, [&] { return to_text(own); }));
 }
@@ -87,7 +87,7 @@ struct Chosen {
 // Which of the candidates, by a few real steps of each where there are several. GPUs of several ranks are not connected
 // yet: there the best predicted is taken.
 Chosen choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting& setting,
-              const std::function<UnfoldedPlan(const ParallelCandidate&)>& plan_of) {
+              const std::function<Detail(const ParallelCandidate&)>& plan_of) {
   if (candidates.size() == 1 || setting.devices.device_groups) return {};
   const int steps =
       steps_lasting(kTrialLastsMs, static_cast<double>(candidates[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
@@ -137,7 +137,7 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   std::optional<Site> site;
   if (options.stages > 1 || options.chooses_reduction() || options.predict) site = find_site(options, setting, shares);
   PipelineProblem pipeline{
-      .devices = options.stages, .micro_batches = options.micro_batches, .stages = stage_costs(blocks)};
+      .devices = options.stages, .micro_batches = options.micro_batches, .stages = block_costs(blocks)};
   if (options.stages > 1 && site->has_devices())
     pipeline.transfer_ns = usual_transfer_ns(blocks, site->cluster, site->topology, site->options.protocol, 0, 1);
 
@@ -148,7 +148,7 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
       candidates_from_text(shared_text(groups, [&] { return to_text(find_candidates(problem, predicts)); }));
   const Target& target = setting.backend.target();
   const auto plan_of = [&](const ParallelCandidate& c) {
-    UnfoldedPlan whole = unfold(step, blocks, spread_as(c, problem), {.groups = options.groups, .target = &target});
+    Detail whole = make_detail(step, blocks, spread_as(c, problem), {.groups = options.groups, .target = &target});
     if (options.sync_batch_norm && !synchronise_batch_norms(whole, target))
       fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
     if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);
@@ -168,9 +168,9 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   return out;
 }
 
-UnfoldedPlan own_part(const UnfoldedPlan& whole, const BackendOptions& devices) {
+Detail own_part(const Detail& whole, const BackendOptions& devices) {
   if (devices.groups) return part_of(whole, static_cast<std::uint32_t>(devices.groups->world->rank()));
-  UnfoldedPlan mine = whole;
+  Detail mine = whole;
   // Devices that are parts of a GPU have streams of their own; on CPUs one lane does it all.
   if (devices.virtual_gpus < 2) mine.plan = in_one_lane(std::move(mine.plan));
   return mine;

@@ -8,19 +8,19 @@
 
 #include "comm/rank_groups.h"
 #include "exec/backend.h"
-#include "passes/parallel/unfold.h"
+#include "plan/divide/detail.h"
 #include "train/predicted_step.h"
 
 namespace overtake {
 
 struct ParallelOptions {
   std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
-  std::string pipeline = "1f1b";                              // a schedule of passes/pipeline/named.h, or search
+  std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
   double search_seconds = 2;
   std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
   std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
-  std::uint32_t groups = 1;  // see UnfoldOptions; with one replica only
+  std::uint32_t groups = 1;  // see DetailOptions; with one replica only
   bool predict = false;      // what a step of the plan will take
   bool sync_batch_norm = false;
   double clip_norm = 0;  // over all devices; the step has no clipping of its own
@@ -44,7 +44,7 @@ struct ParallelSetting {
 };
 
 struct ParallelPlan {
-  UnfoldedPlan whole;
+  Detail whole;
   ParallelOptions options;                 // as they were chosen where they were left open
   std::optional<PredictedStep> predicted;  // if asked for; only rank 0 has it
   std::optional<Plan> placed = {};         // own_part() of it with memory, where it was tried out
@@ -60,6 +60,6 @@ Plan forward_part(Plan plan);
 
 // What this process does of a plan: its rank's part; without ranks all of it, on one lane unless the devices are parts
 // of a GPU.
-UnfoldedPlan own_part(const UnfoldedPlan& whole, const BackendOptions& devices);
+Detail own_part(const Detail& whole, const BackendOptions& devices);
 
 }  // namespace overtake

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "passes/pipeline/named.h"
-#include "passes/pipeline/search.h"
+#include "plan/pipeline/named.h"
+#include "plan/pipeline/search.h"
 
 namespace overtake {
 namespace {
@@ -119,11 +119,11 @@ nlohmann::json to_json(const PipelineSchedule& s) {
   nlohmann::json orders = nlohmann::json::array();
   for (const auto& order : s.orders) {
     nlohmann::json blocks = nlohmann::json::array();
-    for (const Block& b : order) blocks.push_back({static_cast<int>(b.kind), b.is_joined, b.chunk, b.micro_batch});
+    for (const ChunkTask& b : order) blocks.push_back({static_cast<int>(b.kind), b.is_joined, b.chunk, b.micro_batch});
     orders.push_back(std::move(blocks));
   }
   return {{"name", s.name},
-          {"first_stage", s.layout.first_stage},
+          {"first_block", s.layout.first_block},
           {"device_of", s.layout.device_of},
           {"route_of", s.layout.route_of},
           {"orders", std::move(orders)}};
@@ -132,14 +132,14 @@ nlohmann::json to_json(const PipelineSchedule& s) {
 PipelineSchedule schedule_from_json(const nlohmann::json& in) {
   PipelineSchedule s;
   s.name = in.at("name").get<std::string>();
-  s.layout.first_stage = in.at("first_stage").get<std::vector<std::uint32_t>>();
+  s.layout.first_block = in.at("first_block").get<std::vector<std::uint32_t>>();
   s.layout.device_of = in.at("device_of").get<std::vector<std::vector<std::uint32_t>>>();
   s.layout.route_of = in.at("route_of").get<std::vector<std::uint32_t>>();
   for (const auto& order : in.at("orders")) {
     s.orders.emplace_back();
     for (const auto& b : order)
-      s.orders.back().push_back({static_cast<BlockKind>(b[0].get<int>()), b[1].get<bool>(), b[2].get<std::uint32_t>(),
-                                 b[3].get<std::uint32_t>()});
+      s.orders.back().push_back(
+          {static_cast<Kind>(b[0].get<int>()), b[1].get<bool>(), b[2].get<std::uint32_t>(), b[3].get<std::uint32_t>()});
   }
   return s;
 }
@@ -155,14 +155,14 @@ std::string ParallelCandidate::name(const ParallelOptions& options) const {
                                                       : reduce);
 }
 
-ClusterPlan spread_as(const ParallelCandidate& candidate, const ParallelProblem& problem) {
+Outline spread_as(const ParallelCandidate& candidate, const ParallelProblem& problem) {
   const bool is_reverse = candidate.reduce == "first-k";
-  return spread(problem.blocks, problem.pipeline, candidate.schedule,
-                {.replicas = problem.options.replicas,
-                 .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(candidate.reduce),
-                 .bucket_bytes = problem.options.bucket_bytes,
-                 .first_k = is_reverse ? candidate.first_k : FirstK{},
-                 .updates_wait_for_all = problem.options.clip_norm > 0});
+  return make_outline(problem.blocks, problem.pipeline, candidate.schedule,
+                      {.replicas = problem.options.replicas,
+                       .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(candidate.reduce),
+                       .bucket_bytes = problem.options.bucket_bytes,
+                       .first_k = is_reverse ? candidate.first_k : FirstK{},
+                       .updates_wait_for_all = problem.options.clip_norm > 0});
 }
 
 std::vector<ParallelCandidate> find_candidates(const ParallelProblem& problem, const Site* site) {

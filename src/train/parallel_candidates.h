@@ -25,7 +25,7 @@ struct ParallelProblem {
   const ParallelOptions& options;
 };
 
-ClusterPlan spread_as(const ParallelCandidate& candidate, const ParallelProblem& problem);
+Outline spread_as(const ParallelCandidate& candidate, const ParallelProblem& problem);
 
 // The most promising ones, the best predicted first; one where nothing is open. Without a site nothing is predicted.
 std::vector<ParallelCandidate> find_candidates(const ParallelProblem& problem, const Site* site);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/seconds_since.h"
-#include "passes/memory.h"
+#include "plan/memory.h"
 #include "train/planning.h"
 #include "train/tags.h"
 #include "train/timing.h"
@@ -23,7 +23,7 @@ float sum_over(Group& world, float x) {
   return x;
 }
 
-std::optional<Plan> placed(const UnfoldedPlan& mine, const ParallelSetting& setting) {
+std::optional<Plan> placed(const Detail& mine, const ParallelSetting& setting) {
   std::optional<Plan> plan;
   try {
     plan = place_memory(mine.plan, setting.memory_cap);
@@ -52,7 +52,7 @@ std::vector<double> step_seconds(Executor& executor, int steps, const RankGroups
 
 }  // namespace
 
-std::optional<TimedPlan> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting) {
+std::optional<TimedPlan> time_plan(const Detail& whole, int steps, const ParallelSetting& setting) {
   RankGroups* const groups = setting.groups();
   std::optional<Plan> plan = placed(own_part(whole, setting.devices), setting);
   if (!plan) return {};

@@ -15,6 +15,6 @@ struct TimedPlan {
 
 // From so many real steps by all ranks at once, with weights and inputs of their own that go afterwards. None if a rank
 // has no room for it under the memory cap.
-std::optional<TimedPlan> time_plan(const UnfoldedPlan& whole, int steps, const ParallelSetting& setting);
+std::optional<TimedPlan> time_plan(const Detail& whole, int steps, const ParallelSetting& setting);
 
 }  // namespace overtake

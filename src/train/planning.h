@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cost/profile.h"
 #include "exec/backend.h"
+#include "machine/profile.h"
 #include "train/profiling.h"
 
 namespace overtake {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "cost/profile.h"
 #include "exec/backend.h"
+#include "machine/profile.h"
 
 namespace overtake {
 
@@ -28,7 +28,7 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
 // What each task takes in its place in the step, and nothing of how tasks get on side by side: all loads are 1.
 Profile measure_alone(const Graph& graph, Backend& backend);
 // The same on the first of several devices of the backend while the others are busy with the same step, each at another
-// place of it (passes/parallel/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of
+// place of it (plan/divide/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of
 // them are, with a note.
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
                               const std::function<void(const std::string&)>& note = {});

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "passes/memory.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/data_sources.h"
 #include "train/tags.h"
 #include "train/weights.h"
@@ -99,7 +99,7 @@ void Session::plan_devices(const Graph& graph) {
   RankGroups* const groups = options_.backend.groups.get();
   if (options_.backend.device_groups)
     connect_devices(planned.whole, rank(), options_.make_device_group, *options_.backend.device_groups);
-  const UnfoldedPlan mine = own_part(planned.whole, options_.backend);
+  const Detail mine = own_part(planned.whole, options_.backend);
   Plan plan = planned.placed ? std::move(*planned.placed) : place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
   verify(plan);
@@ -112,7 +112,7 @@ void Session::plan_devices(const Graph& graph) {
   own_samples_ = groups != nullptr ? of_a_replica : batch_;
   if (groups != nullptr) first_sample_ = of_a_replica * (rank() / static_cast<std::int64_t>(parallel.stages));
   inputs_ = mine.inputs;
-  for (const UnfoldedPlan::Loss& loss : mine.losses) counts_rows_.push_back(loss.index == 0);
+  for (const Detail::Loss& loss : mine.losses) counts_rows_.push_back(loss.index == 0);
   counts_rows_.resize(mine.plan.graph.losses.size(), 0);
 
   std::map<std::string, Home> homes;
@@ -227,7 +227,7 @@ SampleForm sample_form_of(const Graph& g) {
 }
 
 void Session::write_batch(const HostBatch& batch) {
-  for (const UnfoldedPlan::Input& input : inputs_) {
+  for (const Detail::Input& input : inputs_) {
     // Of all samples, of which this process was given its own.
     const std::int64_t index = std::int64_t{input.replica} * options_.parallel.micro_batches + input.micro_batch;
     write_input(input.buffer, batch, index * of_a_micro_batch_ - first_sample_);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/safetensors.h"
-#include "cost/profile.h"
 #include "exec/backend.h"
-#include "passes/pipeline.h"
+#include "machine/profile.h"
+#include "passes/training_passes.h"
 #include "train/device_ranks.h"
 #include "train/loader.h"
 #include "train/parallel.h"
@@ -152,8 +152,8 @@ class Session {
   std::size_t running_ = 0;  // steps that are with the executor
   std::deque<Ended> ended_;  // steps that were, and are not finished
   std::int64_t batch_ = 0, first_sample_ = 0, own_samples_ = 0, of_a_micro_batch_ = 0;
-  std::vector<UnfoldedPlan::Input> inputs_;  // by place among this process's micro-batches
-  std::vector<char> counts_rows_;            // per loss of the graph: the first of its rows
+  std::vector<Detail::Input> inputs_;  // by place among this process's micro-batches
+  std::vector<char> counts_rows_;      // per loss of the graph: the first of its rows
   bool wants_to_stop_ = false;
   // Several devices: the model as one has it, and where each of its parameters lies first.
   struct Home {

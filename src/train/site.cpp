@@ -71,7 +71,7 @@ Plan with_end_of_step(Plan plan) {
   return plan;
 }
 
-PredictedStep one_after_the_other(const ClusterPlan& plan) {
+PredictedStep one_after_the_other(const Outline& plan) {
   PredictedStep out;
   out.plan.graph = plan.plan.graph;
   out.plan.schedule = plan.plan.schedule;
@@ -165,12 +165,12 @@ Site site_of_virtual_gpus(std::uint32_t gpus, const VirtualLink& link) {
   return site;
 }
 
-PredictedStep predict_step(const ClusterPlan& plan, const Site& site) {
+PredictedStep predict_step(const Outline& plan, const Site& site) {
   if (!site.has_devices()) return one_after_the_other(plan);
   const bool has_ranks = site.kind == Site::Kind::ranks;
   PredictedStep out;
   out.plan = has_ranks ? with_end_of_step(plan.plan) : plan.plan;
-  std::vector<TaskWork> work = plan.work;
+  std::vector<TaskCost> work = plan.work;
   work.resize(out.plan.graph.tasks.size());
   ClusterJob job{.plan = &out.plan, .work = work, .steps = has_ranks ? kStepsInARow : 1};
   job.devices.resize(site.topology.device_count);

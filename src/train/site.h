@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "exec/virtual_link.h"
-#include "passes/parallel/spread.h"
+#include "machine/virtual_link.h"
+#include "plan/divide/outline.h"
 #include "sim/cluster_simulator.h"
 #include "train/measure_link.h"
 #include "train/predicted_step.h"
@@ -37,6 +37,6 @@ std::vector<double> core_shares(Group& world, unsigned threads);
 Site site_of_ranks(const LinkTimes& link, const std::vector<double>& shares, unsigned threads);
 Site site_of_virtual_gpus(std::uint32_t gpus, const VirtualLink& link);
 
-PredictedStep predict_step(const ClusterPlan& plan, const Site& site);
+PredictedStep predict_step(const Outline& plan, const Site& site);
 
 }  // namespace overtake

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "exec/backend.h"
-#include "passes/memory.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/planning.h"
 
 namespace overtake {

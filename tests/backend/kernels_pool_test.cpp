@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/simd.h"
 #include "tensor_check.h"
 
 namespace overtake::kernels {

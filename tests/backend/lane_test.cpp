@@ -7,8 +7,8 @@
 
 #include "exec/cpu/lanes.h"
 #include "models/zoo.h"
-#include "passes/memory.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/session.h"
 
 namespace overtake {

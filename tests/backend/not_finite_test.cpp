@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "models/model.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "random_plan.h"
 #include "test_device.h"
 #include "unit/temporary_folder.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "models/zoo.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
 #include "random_plan.h"
 #include "test_device.h"
 #include "train/session.h"

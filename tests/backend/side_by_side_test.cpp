@@ -1,7 +1,7 @@
 // The step on several devices at once: each has a whole copy that computes the same, at a place of its own; and what is
 // measured with it is the first device's.
 
-#include "passes/parallel/side_by_side.h"
+#include "plan/divide/side_by_side.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 
 #include "one_member_plan.h"
-#include "passes/parallel/micro_batch_sums.h"
-#include "passes/parallel/unfold.h"
+#include "plan/divide/detail.h"
+#include "plan/divide/micro_batch_sums.h"
 #include "train/profiling.h"
 
 namespace overtake {

@@ -10,7 +10,7 @@
 #include "base/bf16.h"
 #include "comm/group.h"
 #include "exec/cpu/binding.h"
-#include "passes/memory.h"
+#include "plan/memory.h"
 #include "test_device.h"
 
 namespace overtake {

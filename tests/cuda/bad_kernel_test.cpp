@@ -12,8 +12,8 @@
 #include "cuda/device_array.h"
 #include "models/zoo.h"
 #include "one_member_plan.h"
-#include "passes/memory.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/planning.h"
 #include "train/session.h"
 

@@ -13,9 +13,9 @@
 #include "exec/backend.h"
 #include "graph/place.h"
 #include "models/zoo.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/session.h"
 
 namespace overtake {
@@ -168,7 +168,7 @@ TEST(CudaExecutor, AbsentGpuIsTheUsersError) {
 [[noreturn]] void run_faulty_plan() {
   const auto backend = open_backend("cuda", {.tune = false, .tuning_file = "", .note = {}});
   PassRunner runner;
-  PipelineOptions pipeline;
+  TrainingPassOptions pipeline;
   pipeline.bf16 = true;
   Plan plan = place_memory(
       schedule_in_order(build_training_graph(model("lenet", "batch=4"), backend->target(), pipeline, runner)));

@@ -7,7 +7,7 @@
 #include "cuda/device_array.h"
 #include "exec/backend.h"
 #include "models/zoo.h"
-#include "passes/memory.h"
+#include "plan/memory.h"
 #include "train/session.h"
 
 namespace overtake {

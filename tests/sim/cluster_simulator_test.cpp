@@ -34,8 +34,8 @@ void expect_span(const Trace& trace, TaskId t, std::int64_t begin, std::int64_t 
   EXPECT_EQ(span.end_ns, end) << "task " << t;
 }
 
-std::vector<TaskWork> work_of(const Profile& profile) {
-  std::vector<TaskWork> work;
+std::vector<TaskCost> work_of(const Profile& profile) {
+  std::vector<TaskCost> work;
   for (std::size_t t = 0; t < profile.alone_ns.size(); ++t)
     work.push_back({.ns = profile.alone_ns[t], .load = profile.load[t]});
   return work;
@@ -59,7 +59,7 @@ TEST(ClusterSimulator, OneDeviceIsTheLaneSimulator) {
     SCOPED_TRACE(i);
     const Plan plan = random_plan_with_waits(random, i);
     const Profile profile = random_profile(plan.graph.tasks.size(), random);
-    const std::vector<TaskWork> work = work_of(profile);
+    const std::vector<TaskCost> work = work_of(profile);
     const JobResult got = simulate_one(small_cluster(1, 1), {.plan = &plan, .work = work, .devices = {0}});
     EXPECT_TRUE(got.is_finished);
     EXPECT_EQ(save_json(got.trace), save_json(simulate(plan, profile)));
@@ -117,7 +117,7 @@ TEST(ClusterSimulator, StepsBehindEachOtherAreOneLongPlan) {
     const Plan plan = random_plan_with_waits(random, i);
     const std::size_t n = plan.graph.tasks.size();
     const Profile profile = random_profile(n, random);
-    const std::vector<TaskWork> work = work_of(profile);
+    const std::vector<TaskCost> work = work_of(profile);
     const std::uint32_t steps = 2 + random() % 4;
     const Unrolled long_plan(plan, profile, steps);
     LaneSimulator reference(long_plan.profile);
@@ -264,7 +264,7 @@ TEST(ClusterSimulator, AllForwardThenAllBack) {
 
 // Each of four devices: a task, then an all-reduce of `bytes`, both ways of starting it.
 struct FourDevices : PlanCase {
-  FourDevices(const TaskWork& w, std::int64_t bytes) : PlanCase(4) {
+  FourDevices(const TaskCost& w, std::int64_t bytes) : PlanCase(4) {
     for (std::size_t d = 0; d < 4; ++d) {
       const BufferId x = buffer(bytes), y = buffer(bytes);
       tasks.push_back(add(lane(d), "t", Kind::weight_grad, w, {}, {x}));

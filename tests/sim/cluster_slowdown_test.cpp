@@ -43,7 +43,7 @@ Cluster busy_cluster() {
 
 TEST(ClusterSlowdown, ComputationAndCommunicationSlowEachOther) {
   struct Expected {
-    TaskWork work;
+    TaskCost work;
     double slower, share;  // of the links, while the task runs
   };
   for (const auto& [work, slower, share] :
@@ -73,7 +73,7 @@ TEST(ClusterSlowdown, ComputationAndCommunicationSlowEachOther) {
 // No more than nine tenths go to communication; nothing of what the description does not tell.
 TEST(ClusterSlowdown, BusyDevicesHaveLimits) {
   const auto end_of = [](const DeviceType& type, const DeviceLoad& load) {
-    const TaskWork work{.ns = 1000, .compute_ns = 1000, .memory_ns = 1000};
+    const TaskCost work{.ns = 1000, .compute_ns = 1000, .memory_ns = 1000};
     BusyDevice device(type, 1);
     device.start(0, 0, work);
     device.set_rates(0, load);
@@ -119,7 +119,7 @@ TEST(ClusterSlowdown, WorkAndBytesAddUpBesideEachOther) {
     std::vector<std::int64_t> bytes;
     for (int i = 0; i < 30; ++i) {
       const std::int64_t ns = 1 + number(20'000), memory = number(2) == 0 ? ns : number(20'000) * ns / 20'000;
-      const TaskWork work{.ns = ns,
+      const TaskCost work{.ns = ns,
                           .compute_ns = ns - memory / 2,
                           .memory_ns = memory,
                           .load = 0.1 + 0.01 * static_cast<double>(number(100))};
@@ -173,7 +173,7 @@ TEST(ClusterSlowdown, WorkAndBytesAddUpBesideEachOther) {
         std::vector<double> rates(loads.size());
         rates_of(loads, rates);
         for (std::size_t k = 0; k < active.size(); ++k) {
-          const TaskWork& w = c.work[active[k]];
+          const TaskCost& w = c.work[active[k]];
           const auto compute = static_cast<double>(w.compute_ns), traffic = static_cast<double>(w.memory_ns);
           const double longer = std::max(compute / (1 - sms), traffic / (1 - memory)) / std::max(compute, traffic);
           done[active[k]] += static_cast<double>(to - from) * rates[k] * speeds[d] / longer;

@@ -1,13 +1,13 @@
 // Cluster files: what they mean, that they print back, and what is said of mistakes.
 
-#include "cost/cluster.h"
+#include "machine/cluster.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "base/philox.h"
-#include "cost/cluster_units.h"
+#include "machine/cluster_units.h"
 #include "sim_case.h"
 #include "unit/temporary_folder.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
 #include "random_plan.h"
 #include "random_training.h"
 

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-#include "passes/parallel/spread.h"
+#include "plan/divide/outline.h"
 
 namespace overtake::tests {
 
 inline PipelineProblem problem_of(const BlockGraph& blocks, std::uint32_t devices, std::uint32_t micro_batches) {
-  return {.devices = devices, .micro_batches = micro_batches, .stages = stage_costs(blocks), .memory_cap = {}};
+  return {.devices = devices, .micro_batches = micro_batches, .stages = block_costs(blocks), .memory_cap = {}};
 }
 
 }  // namespace overtake::tests

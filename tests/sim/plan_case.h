@@ -27,7 +27,7 @@ struct PlanCase {
   }
 
   // On a lane. `name` is of its layer.
-  TaskId add(std::size_t lane_index, const std::string& name, Kind kind, TaskWork w,
+  TaskId add(std::size_t lane_index, const std::string& name, Kind kind, TaskCost w,
              std::initializer_list<BufferId> reads, std::initializer_list<BufferId> writes, AttrsId attrs = 0) {
     const bool is_transfer = kind >= Kind::all_reduce && kind <= Kind::recv;
     Graph& g = plan.graph;
@@ -62,7 +62,7 @@ struct PlanCase {
   }
 
   Plan plan;
-  std::vector<TaskWork> work;
+  std::vector<TaskCost> work;
   std::vector<TaskId> sends, recvs;
 };
 

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "cost/profile.h"
 #include "graph/graph.h"
+#include "machine/profile.h"
 
 namespace overtake::tests {
 

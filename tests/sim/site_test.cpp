@@ -6,12 +6,12 @@
 
 #include <numeric>
 
-#include "cost/roofline.h"
-#include "exec/gpu_target.h"
+#include "machine/gpu_target.h"
+#include "machine/roofline.h"
 #include "models/zoo.h"
-#include "passes/pipeline.h"
-#include "passes/pipeline/named.h"
+#include "passes/training_passes.h"
 #include "pipeline_case.h"
+#include "plan/pipeline/named.h"
 #include "train/parallel_candidates.h"
 
 namespace overtake::tests {
@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kMs = 1'000'000;
 constexpr LinkTimes kNoTime{.latency_ns = 0, .bytes_per_s = std::int64_t{1} << 50, .busy_cores = 0};
 
-ClusterPlan pipeline_of(const BlockGraph& blocks, const PipelineProblem& problem, const char* name) {
-  return spread(blocks, problem, make_schedule(name, problem), {});
+Outline pipeline_of(const BlockGraph& blocks, const PipelineProblem& problem, const char* name) {
+  return make_outline(blocks, problem, make_schedule(name, problem), {});
 }
 
 double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
@@ -32,7 +32,7 @@ TEST(Site, RanksEndTheirStepsTogether) {
   const PipelineProblem problem = problem_of(blocks, 4, 8);
   const Site site = site_of_ranks(kNoTime, {1, 1, 1, 1}, 1);
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
-    const ClusterPlan plan = pipeline_of(blocks, problem, name);
+    const Outline plan = pipeline_of(blocks, problem, name);
     const std::int64_t makespan = evaluate(problem, make_schedule(name, problem)).makespan_ns;
     EXPECT_NEAR(ms(predict_step(plan, site).step_ns()), ms(makespan), 0.001 * ms(makespan)) << name;
   }
@@ -41,7 +41,7 @@ TEST(Site, RanksEndTheirStepsTogether) {
 TEST(Site, RanksThatShareACoreAreSlower) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, kMs, kMs);
   const PipelineProblem problem = problem_of(blocks, 2, 4);
-  const ClusterPlan plan = pipeline_of(blocks, problem, "1f1b");
+  const Outline plan = pipeline_of(blocks, problem, "1f1b");
   const double whole = ms(predict_step(plan, site_of_ranks(kNoTime, {1, 1}, 1)).step_ns());
   EXPECT_NEAR(ms(predict_step(plan, site_of_ranks(kNoTime, {0.5, 0.5}, 1)).step_ns()), 2 * whole, 0.01 * whole);
 }
@@ -50,7 +50,7 @@ TEST(Site, RanksThatShareACoreAreSlower) {
 TEST(Site, VirtualGpusHaveTheirLinks) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, kMs, kMs);
   PipelineProblem problem = problem_of(blocks, 4, 4);
-  const ClusterPlan plan = pipeline_of(blocks, problem, "1f1b");
+  const Outline plan = pipeline_of(blocks, problem, "1f1b");
   const Site site = site_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = kMs / 2});
   problem.transfer_ns = kMs / 2;
   const std::int64_t expected = evaluate(problem, make_schedule("1f1b", problem)).makespan_ns;
@@ -80,7 +80,7 @@ Step step_of(const std::string& model, const std::string& settings, std::uint32_
 // Of the step's own time: how long the link takes for all gradients.
 LinkTimes link_taking(double share, const Step& step) {
   std::int64_t ns = 0, bytes = 0;
-  for (const TaskWork& w : step.blocks.work) ns += w.ns;
+  for (const TaskCost& w : step.blocks.work) ns += w.ns;
   for (const BlockGraph::Block& b : step.blocks.blocks)
     for (const BufferId g : b.gradients) bytes += step.blocks.graph.bytes(g);
   return {
@@ -114,7 +114,7 @@ TEST(Candidates, OfFirstKMayBeginFurtherUp) {
   BlockGraph blocks = synthetic_blocks(kLayers, 10'000'000, 10'000'000, 10'000'000);
   for (std::uint32_t b = 0; b < kLayers; ++b)
     blocks.graph.buffers[blocks.blocks[b].gradients[0]].shape = {b == 0 ? 80'000'000 : 20'000'000};
-  const PipelineProblem pipeline{.devices = 1, .micro_batches = 1, .stages = stage_costs(blocks)};
+  const PipelineProblem pipeline{.devices = 1, .micro_batches = 1, .stages = block_costs(blocks)};
   const ParallelOptions options{.replicas = 2, .reduce = "first-k"};
   const ParallelProblem problem{blocks, pipeline, options};
   const Site site = site_of_ranks({.latency_ns = 100, .bytes_per_s = 1'000'000'000, .busy_cores = 0}, {1, 1}, 1);

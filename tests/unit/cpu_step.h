@@ -5,7 +5,7 @@
 
 #include "exec/cpu/target.h"
 #include "models/zoo.h"
-#include "passes/pipeline.h"
+#include "passes/training_passes.h"
 
 namespace overtake {
 

@@ -39,8 +39,8 @@ TEST(GpuOfRank, SaysWhatIsMissing) {
 }
 
 // Two stages, two replicas, by hand: messages both ways in each replica, and a sum between the replicas of each stage.
-UnfoldedPlan two_by_two() {
-  UnfoldedPlan whole;
+Detail two_by_two() {
+  Detail whole;
   Graph& g = whole.plan.graph;
   const LayerId layer = g.add_layer("layer");
   const auto buffer = [&](std::int64_t device, std::int64_t count) {
@@ -82,7 +82,7 @@ TEST(ConnectDevices, EachRankItsOwnChannelsOnceInOneOrder) {
       return nullptr;
     };
     for (int twice = 0; twice < 2; ++twice) {
-      UnfoldedPlan whole = two_by_two();
+      Detail whole = two_by_two();
       connect_devices(whole, rank, make, groups);
     }
     EXPECT_EQ(groups.by_channel.size(), 3u);

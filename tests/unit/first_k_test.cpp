@@ -1,4 +1,4 @@
-#include "passes/parallel/first_k.h"
+#include "plan/divide/first_k.h"
 
 #include <gtest/gtest.h>
 

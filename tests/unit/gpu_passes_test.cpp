@@ -6,21 +6,21 @@
 #include <cmath>
 #include <cstring>
 
-#include "exec/image_layouts.h"
 #include "graph/place.h"
+#include "machine/image_layouts.h"
 #include "models/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_gradients.h"
 #include "passes/join_projections.h"
-#include "passes/joint_schedule.h"
 #include "passes/layout.h"
-#include "passes/memory.h"
 #include "passes/pad_classes.h"
-#include "passes/pipeline.h"
 #include "passes/precision.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
 #include "passes/weights.h"
+#include "plan/in_order.h"
+#include "plan/lanes/joint_schedule.h"
+#include "plan/memory.h"
 #include "random_plan.h"
 #include "train/session.h"
 #include "unit/symbolic_run.h"
@@ -70,7 +70,7 @@ Graph training_graph(Graph forward, bool bf16, const OptimizerSettings& optimize
                      const std::set<std::string>& skip = {}) {
   const WishfulTarget target;
   PassRunner runner({.skip = skip});
-  PipelineOptions options;
+  TrainingPassOptions options;
   options.optimizer = optimizer;
   options.bf16 = bf16;
   return build_training_graph(std::move(forward), target, options, runner);

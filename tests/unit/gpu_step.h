@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "exec/gpu_target.h"
+#include "machine/gpu_target.h"
 #include "models/zoo.h"
-#include "passes/pipeline.h"
+#include "passes/training_passes.h"
 
 namespace overtake {
 

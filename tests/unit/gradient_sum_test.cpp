@@ -1,19 +1,19 @@
 // How micro-batches are added up where gradients are bfloat16 and products can add: every gradient once, in its turn,
 // as float32 until the last, whatever the schedule.
 
-#include "passes/parallel/gradient_sum.h"
+#include "plan/divide/gradient_sum.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "cost/roofline.h"
-#include "passes/parallel/micro_batch_sums.h"
-#include "passes/parallel/unfold.h"
-#include "passes/pipeline/named.h"
-#include "passes/uses.h"
+#include "machine/roofline.h"
 #include "passes/weights.h"
+#include "plan/divide/detail.h"
+#include "plan/divide/micro_batch_sums.h"
+#include "plan/pipeline/named.h"
+#include "rewrite/uses.h"
 #include "unit/gpu_step.h"
 
 namespace overtake {
@@ -60,12 +60,12 @@ std::vector<std::uint32_t> micro_batches_of(const Graph& g, BufferId sum, const 
 
 constexpr std::uint32_t kMicroBatches = 4;
 
-UnfoldedPlan plan_of(const Graph& step, const char* schedule, const Target& target) {
+Detail plan_of(const Graph& step, const char* schedule, const Target& target) {
   const BlockGraph blocks = make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 24);
   const PipelineProblem problem{
-      .devices = 2, .micro_batches = kMicroBatches, .stages = stage_costs(blocks), .memory_cap = {}};
-  UnfoldedPlan whole =
-      unfold(step, blocks, spread(blocks, problem, make_schedule(schedule, problem), {}), {.target = &target});
+      .devices = 2, .micro_batches = kMicroBatches, .stages = block_costs(blocks), .memory_cap = {}};
+  Detail whole = make_detail(step, blocks, make_outline(blocks, problem, make_schedule(schedule, problem), {}),
+                             {.target = &target});
   verify(whole.plan);
   return whole;
 }

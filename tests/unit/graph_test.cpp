@@ -11,9 +11,9 @@
 #include "graph/plan.h"
 #include "models/zoo.h"
 #include "passes/differentiate.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 
 namespace overtake {
 namespace {
@@ -28,7 +28,7 @@ Graph forward_graph(const std::string& name) {
 Graph training_graph(const std::string& name) {
   const CpuTarget target;
   PassRunner runner;
-  PipelineOptions options;
+  TrainingPassOptions options;
   options.optimizer.clip_norm = 1;
   return build_training_graph(forward_graph(name), target, options, runner);
 }

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "passes/joint_schedule.h"
-#include "passes/schedule.h"
+#include "plan/in_order.h"
+#include "plan/lanes/joint_schedule.h"
 #include "schedule_optimum.h"
 #include "small_training.h"
 

@@ -1,6 +1,6 @@
 // What the joint scheduler promises of its plans, on networks.
 
-#include "passes/joint_schedule.h"
+#include "plan/lanes/joint_schedule.h"
 #include "optimizers.h"
 
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 
 #include "exec/cpu/target.h"
 #include "models/zoo.h"
-#include "passes/join_gradients.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/lanes/join_gradients.h"
+#include "plan/memory.h"
 #include "sim/lane_simulator.h"
 #include "train/planning.h"
 #include "unit/cpu_step.h"

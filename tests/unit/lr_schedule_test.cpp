@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "temporary_folder.h"
-#include "train/schedule.h"
+#include "train/learning_rate.h"
 
 namespace overtake {
 namespace {

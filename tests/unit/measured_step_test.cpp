@@ -1,4 +1,4 @@
-#include "cost/measured_step.h"
+#include "machine/measured_step.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "passes/memory.h"
+#include "plan/memory.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "exec/cpu/target.h"
 #include "models/zoo.h"
-#include "passes/joint_schedule.h"
 #include "passes/keep.h"
-#include "passes/pipeline.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
+#include "plan/in_order.h"
+#include "plan/lanes/joint_schedule.h"
 #include "random_plan.h"
 #include "train/session.h"
 #include "unit/cpu_step.h"

@@ -9,13 +9,13 @@
 #include "models/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
-#include "passes/joint_schedule.h"
 #include "passes/layout.h"
-#include "passes/memory.h"
-#include "passes/pipeline.h"
 #include "passes/precision.h"
-#include "passes/schedule.h"
+#include "passes/training_passes.h"
 #include "passes/weights.h"
+#include "plan/in_order.h"
+#include "plan/lanes/joint_schedule.h"
+#include "plan/memory.h"
 #include "train/session.h"
 
 namespace overtake {
@@ -28,7 +28,7 @@ Graph zoo_model(const std::string& name, const std::string& settings = "") {
 Graph training_graph(Graph forward, const OptimizerSettings& optimizer = {}) {
   const CpuTarget target;
   PassRunner runner;
-  PipelineOptions options;
+  TrainingPassOptions options;
   options.optimizer = optimizer;
   return build_training_graph(std::move(forward), target, options, runner);
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "passes/pipeline/schedule.h"
+#include "plan/pipeline/schedule.h"
 
 namespace overtake {
 
@@ -61,10 +61,10 @@ class PipelineOptimum {
     std::int64_t forwards = 0;  // of later stages
     for (std::size_t s = stages; s-- > 0;) forwards += problem_.stages[s].forward_ns;
     std::int64_t all_gradients = problem_.stages[0].weight_grad_ns;
-    for (const StageCosts& c : problem_.stages) all_gradients += c.input_grad_ns;
+    for (const BlockCosts& c : problem_.stages) all_gradients += c.input_grad_ns;
     gradients = problem_.stages[0].weight_grad_ns;
     for (std::size_t s = 0; s < stages; ++s) {
-      const StageCosts& c = problem_.stages[s];
+      const BlockCosts& c = problem_.stages[s];
       forwards -= c.forward_ns;
       const auto left = [&](std::size_t kind) { return problem_.micro_batches - n.count[3 * s + kind]; };
       const std::uint32_t d = device_[s];
@@ -95,7 +95,7 @@ class PipelineOptimum {
       ++next.count[q];
       next.live[d] += more(q);
       next.now = at;
-      next.free[d] = next.end[q] = at + problem_.stages[q / 3].ns(static_cast<BlockKind>(q % 3));
+      next.free[d] = next.end[q] = at + problem_.stages[q / 3].ns(static_cast<Kind>(q % 3));
       for (std::int64_t& ns : next.free) ns = std::max(ns, at);
       for (std::int64_t& ns : next.end) ns = std::max(ns, at);
       visit(next);
@@ -103,7 +103,7 @@ class PipelineOptimum {
   }
 
   std::int64_t more(std::size_t q) const {
-    const StageCosts& c = problem_.stages[q / 3];
+    const BlockCosts& c = problem_.stages[q / 3];
     return q % 3 == 0 ? c.activation_bytes : q % 3 == 1 ? c.gradient_bytes - c.activation_bytes : -c.gradient_bytes;
   }
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "passes/pipeline/named.h"
+#include "plan/pipeline/named.h"
 
 namespace overtake {
 

@@ -7,8 +7,8 @@
 #include <bit>
 
 #include "base/error.h"
-#include "passes/pipeline/cut.h"
 #include "pipeline_problems.h"
+#include "plan/pipeline/cut.h"
 
 namespace overtake {
 namespace {
@@ -18,7 +18,7 @@ PipelineProblem at_random(std::mt19937& random) {
       .devices = roll_count(random, 1, 8), .micro_batches = roll_count(random, 1, 24), .stages = {}};
   problem.transfer_ns = roll(random, 0, 30);
   problem.stages.resize(problem.devices * roll_count(random, 1, 4) + roll_count(random, 0, 2));
-  for (StageCosts& c : problem.stages)
+  for (BlockCosts& c : problem.stages)
     c = {roll(random, 1, 99), roll(random, 1, 99), roll(random, 0, 99),
          roll(random, 0, 99), roll(random, 0, 50), roll(random, 0, 99)};
   return problem;
@@ -31,7 +31,7 @@ struct Reference {
 };
 Reference reference(const PipelineProblem& problem, const PipelineSchedule& schedule) {
   const PipelineLayout& layout = schedule.layout;
-  const std::vector<StageCosts> costs = chunk_costs(problem, layout);
+  const std::vector<BlockCosts> costs = chunk_costs(problem, layout);
   const std::size_t blocks = costs.size() * 3 * problem.micro_batches;
   Reference r{std::vector<std::int64_t>(blocks), std::vector<std::int64_t>(blocks), {}};
   struct Edge {
@@ -42,7 +42,7 @@ Reference reference(const PipelineProblem& problem, const PipelineSchedule& sche
   std::vector<std::int64_t> length(blocks);
   // A block's task: from its first block to its last.
   std::vector<std::uint32_t> first(blocks), last(blocks);
-  for (const std::vector<Block>& order : schedule.orders) {
+  for (const std::vector<ChunkTask>& order : schedule.orders) {
     for (std::size_t i = 0, end = 0; i < order.size(); i = end) {
       while (order[end++].is_joined) continue;
       for (std::size_t j = i; j < end; ++j) {
@@ -55,12 +55,12 @@ Reference reference(const PipelineProblem& problem, const PipelineSchedule& sche
     }
   }
   for (std::uint32_t b = 0; b < problem.micro_batches; ++b) {
-    const auto id = [&](BlockKind kind, std::uint32_t c) { return block_id(problem, kind, c, b); };
+    const auto id = [&](Kind kind, std::uint32_t c) { return block_id(problem, kind, c, b); };
     for (std::uint32_t c = 0; c + 1 < costs.size(); ++c) {
       const auto& devices = layout.device_of[layout.route(b)];
       const std::int64_t ns = devices[c] == devices[c + 1] ? 0 : problem.transfer_ns;
-      edges.push_back({last[id(BlockKind::forward, c)], first[id(BlockKind::forward, c + 1)], ns});
-      edges.push_back({last[id(BlockKind::input_grad, c + 1)], first[id(BlockKind::input_grad, c)], ns});
+      edges.push_back({last[id(Kind::forward, c)], first[id(Kind::forward, c + 1)], ns});
+      edges.push_back({last[id(Kind::input_grad, c + 1)], first[id(Kind::input_grad, c)], ns});
     }
   }
   for (bool is_changed = true; is_changed;) {
@@ -79,12 +79,12 @@ Reference reference(const PipelineProblem& problem, const PipelineSchedule& sche
       // After this block: what lies before it in the order has run.
       std::vector<std::array<bool, 3>> has_run(costs.size() * problem.micro_batches);
       for (std::size_t i = 0; i <= now; ++i) {
-        const Block& b = schedule.orders[d][i];
+        const ChunkTask& b = schedule.orders[d][i];
         has_run[b.chunk * problem.micro_batches + b.micro_batch][static_cast<std::size_t>(b.kind)] = true;
       }
       std::int64_t live = 0;
       for (std::size_t i = 0; i < has_run.size(); ++i) {
-        const StageCosts& c = costs[i / problem.micro_batches];
+        const BlockCosts& c = costs[i / problem.micro_batches];
         if (has_run[i][0] && !has_run[i][1]) live += c.activation_bytes;
         if (has_run[i][1] && !has_run[i][2]) live += c.gradient_bytes;
       }
@@ -116,7 +116,7 @@ TEST(PipelineTimes, EqualASlowReference) {
       ASSERT_EQ(times.end_ns, expected.end);
       EXPECT_EQ(times.makespan_ns, std::ranges::max(expected.end));
       std::int64_t chain = 0, busy = 0;
-      for (const StageCosts& c : problem.stages) chain += c.forward_ns + c.input_grad_ns;
+      for (const BlockCosts& c : problem.stages) chain += c.forward_ns + c.input_grad_ns;
       for (std::uint32_t d = 0; d < problem.devices; ++d) {
         EXPECT_EQ(times.devices[d].peak_activation_bytes, expected.peak[d]);
         EXPECT_EQ(times.devices[d].bubble_ns + times.devices[d].busy_ns, times.makespan_ns);
@@ -125,7 +125,7 @@ TEST(PipelineTimes, EqualASlowReference) {
       }
       EXPECT_GE(times.makespan_ns, chain);
       std::int64_t all = 0;
-      for (const StageCosts& c : problem.stages) all += c.ns();
+      for (const BlockCosts& c : problem.stages) all += c.ns();
       EXPECT_EQ(busy, all * problem.micro_batches);
     }
   }
@@ -169,7 +169,7 @@ TEST(PipelineTimes, VerifyFindsWhatIsWrong) {
   expect_wrong([](PipelineSchedule& s) { std::swap(s.orders[0], s.orders[1]); });
   expect_wrong([](PipelineSchedule& s) { s.orders[1].back().is_joined = true; });
   expect_wrong([](PipelineSchedule& s) { s.orders[0][0].micro_batch = 3; });
-  expect_wrong([](PipelineSchedule& s) { s.layout.first_stage[1] = 0; });
+  expect_wrong([](PipelineSchedule& s) { s.layout.first_block[1] = 0; });
   expect_wrong([](PipelineSchedule& s) { s.layout.device_of[0][1] = 2; });
 }
 
@@ -177,8 +177,8 @@ TEST(PipelineCut, IsTheBestOfAllCuts) {
   std::mt19937 random(9);
   for (int i = 0; i < 300; ++i) {
     const std::uint32_t n = roll_count(random, 1, 10), parts = roll_count(random, 1, n);
-    std::vector<StageCosts> stages(n);
-    for (StageCosts& c : stages) c.forward_ns = roll(random, 0, 19);
+    std::vector<BlockCosts> stages(n);
+    for (BlockCosts& c : stages) c.forward_ns = roll(random, 0, 19);
     std::int64_t best = INT64_MAX;
     for (std::uint32_t mask = 0; mask < 1u << (n - 1); ++mask) {
       if (static_cast<std::uint32_t>(std::popcount(mask)) != parts - 1) continue;
@@ -190,7 +190,7 @@ TEST(PipelineCut, IsTheBestOfAllCuts) {
       }
       best = std::min(best, most);
     }
-    const std::vector<std::uint32_t> cut = cut_stages(stages, parts);
+    const std::vector<std::uint32_t> cut = cut_blocks(stages, parts);
     ASSERT_EQ(cut.size(), parts + 1);
     std::int64_t most = 0;
     for (std::uint32_t c = 0; c < parts; ++c) {

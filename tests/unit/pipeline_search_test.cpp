@@ -4,9 +4,9 @@
 
 #include <cstdio>
 
-#include "passes/pipeline/search.h"
 #include "pipeline_optimum.h"
 #include "pipeline_problems.h"
+#include "plan/pipeline/search.h"
 
 namespace overtake {
 namespace {
@@ -16,7 +16,7 @@ PipelineProblem unequal(int i, std::mt19937& random) {
   const std::uint32_t p = roll_count(random, 4, 16);
   PipelineProblem problem{.devices = p, .micro_batches = roll_count(random, p, 4 * p), .stages = {}};
   problem.stages.resize(std::size_t{p} << i % 3);
-  for (StageCosts& c : problem.stages) {
+  for (BlockCosts& c : problem.stages) {
     const std::int64_t ns = roll(random, 500, 1500);
     c = {ns + roll(random, 0, 300), ns + roll(random, 0, 300), ns - roll(random, 0, 400),
          roll(random, 50, 100),     roll(random, 20, 50),      0};
@@ -80,7 +80,7 @@ TEST(PipelineSearch, WithinThreePercentOfTheOptimum) {
     PipelineProblem problem{
         .devices = roll_count(random, 2, 3), .micro_batches = roll_count(random, 1, 5), .stages = {}};
     problem.stages.resize(problem.devices == 2 ? roll_count(random, 2, 5) : roll_count(random, 3, 4));
-    for (StageCosts& c : problem.stages)
+    for (BlockCosts& c : problem.stages)
       c = {roll(random, 1, 9), roll(random, 1, 9), roll(random, 1, 9), roll(random, 2, 5), roll(random, 1, 2), 0};
     if (i % 4 != 0) problem.memory_cap = peak_bytes(times_of("1f1b", problem)) * (i % 4 + 1) / 2;
     const FoundSchedule found =
@@ -103,7 +103,7 @@ TEST(PipelineSearch, KeepsTheCapWithRecomputation) {
   for (int i = 0; i < 20; ++i) {
     SCOPED_TRACE(i);
     PipelineProblem problem = unequal(i, random);
-    for (StageCosts& c : problem.stages)
+    for (BlockCosts& c : problem.stages)
       if (random() % 2 == 0) {
         c.input_grad_ns += c.forward_ns;
         c.activation_bytes = std::min<std::int64_t>(10, c.activation_bytes);  // less than its gradients keep
@@ -155,7 +155,7 @@ TEST(PipelineSearch, TakesThePlainest) {
 
 TEST(PipelineSearch, SaysHowMuchTheLeastNeeds) {
   PipelineProblem problem = alike(4, 8, {1, 1, 1});
-  for (StageCosts& c : problem.stages) c.weight_bytes = 1000;
+  for (BlockCosts& c : problem.stages) c.weight_bytes = 1000;
   problem.memory_cap = 1000;
   EXPECT_EQ(
       error_of([&] { search_schedule(problem, {.seconds = 0, .tries = 10}); }),

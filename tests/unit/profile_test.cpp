@@ -1,7 +1,7 @@
 // What schedules are made from: classes of tasks, times without the cost of measuring, loads from pairs, and the files
 // that profiles are kept in.
 
-#include "cost/profile.h"
+#include "machine/profile.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "exec/cpu/target.h"
 #include "models/zoo.h"
-#include "passes/pipeline.h"
+#include "passes/training_passes.h"
 #include "temporary_folder.h"
 #include "train/profiling.h"
 #include "unit/cpu_step.h"

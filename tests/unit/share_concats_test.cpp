@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "graph/place.h"
-#include "passes/memory.h"
+#include "plan/memory.h"
 #include "random_plan.h"
 #include "unit/symbolic_run.h"
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "cost/profile.h"
 #include "graph/graph.h"
+#include "machine/profile.h"
 
 namespace overtake {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cost/profile.h"
 #include "graph/graph.h"
+#include "machine/profile.h"
 #include "pair_program.h"
 #include "sim/lane_simulator.h"
 

@@ -1,6 +1,6 @@
 // Views and the moves that make them, against moving numbers about one by one.
 
-#include "passes/strided_view.h"
+#include "rewrite/strided_view.h"
 
 #include <gtest/gtest.h>
 

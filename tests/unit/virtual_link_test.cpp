@@ -1,4 +1,4 @@
-#include "exec/virtual_link.h"
+#include "machine/virtual_link.h"
 
 #include <gtest/gtest.h>
 

@@ -34,7 +34,7 @@ std::shared_ptr<NcclGroup> make_nccl_group(Store& store, const NcclOptions& opti
 inline constexpr int kMostNcclBlocks = 32;
 
 struct DeviceGroups {
-  std::map<std::string, std::shared_ptr<NcclGroup>> by_channel;  // names of passes/parallel/turns.h
+  std::map<std::string, std::shared_ptr<NcclGroup>> by_channel;  // names of plan/divide/transfer_turns.h
 };
 
 }  // namespace overtake

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exec/image_layouts.h"
+#include "machine/image_layouts.h"
 
 namespace overtake {
 

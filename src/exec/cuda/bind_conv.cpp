@@ -80,7 +80,7 @@ Launch library_conv(const TaskView& v, CudaDevice& device) {
 Launch bind_conv2d(const TaskView& v, CudaProgramData& program) {
   const Buffer& dy = v.kind() == Kind::weight_grad ? v.read(1) : v.read(0);
   return with_type(dy.dtype, [&]<class T>(T) -> Launch {
-    if (is_depthwise(shape_of(v)) && !is_bias_alone(v)) return depthwise<T>(v);
+    if (is_depthwise(v.graph(), v.task()) && !is_bias_alone(v)) return depthwise<T>(v);
     if (v.kind() != Kind::weight_grad) return library_conv(v, program.device());
     Launch weight;
     if (v.has_write(0)) {
@@ -102,7 +102,7 @@ Launch bind_conv2d(const TaskView& v, CudaProgramData& program) {
 
 std::int64_t conv_scratch(const TaskView& v, CudaDevice& device) {
   const kernels::ConvShape shape = shape_of(v);
-  if (is_depthwise(shape) && !is_bias_alone(v))
+  if (is_depthwise(v.graph(), v.task()) && !is_bias_alone(v))
     return v.kind() == Kind::weight_grad ? static_cast<std::int64_t>(cuda::depthwise_weight_grad_scratch_bytes(shape))
                                          : 0;
   std::int64_t bytes =
@@ -119,7 +119,7 @@ CudaBinding conv2d() { return {bind_conv2d, conv_scratch}; }
 bool conv2d_takes_pitch(const TaskView& v, std::size_t operand, std::int64_t pitch, CudaDevice& device) {
   const ConvOperands o = conv_operands(v.graph(), v.task());
   const bool sums_bias = v.kind() == Kind::weight_grad && v.has_write(1);
-  if (is_depthwise(shape_of(v)) || sums_bias || o.x->layout.blocks != 0) return false;
+  if (is_depthwise(v.graph(), v.task()) || sums_bias || o.x->layout.blocks != 0) return false;
   const Buffer* image = operand < v.reads() ? &v.read(operand) : &v.write(operand - v.reads());
   cuda::ConvKind kind = conv_kind(v, device);
   if (image != o.x && image != o.y) return false;

@@ -12,7 +12,7 @@
 
 #include "comm/nccl/device_groups.h"
 #include "comm/rank_groups.h"
-#include "passes/parallel/turns.h"
+#include "plan/divide/transfer_turns.h"
 
 namespace overtake {
 

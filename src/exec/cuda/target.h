@@ -1,7 +1,7 @@
 #pragma once
 
 #include "exec/cuda/device.h"
-#include "exec/gpu_target.h"
+#include "machine/gpu_target.h"
 
 namespace overtake {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/bf16.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd.h"
 
 namespace overtake::kernels {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd.h"
 
 namespace overtake::kernels {
 namespace {

@@ -1,0 +1,45 @@
+#include "machine/cluster_fields.h"
+
+namespace overtake {
+
+std::vector<Field> fields_of(DeviceType& d) {
+  const bool is_described = d.profile.empty();  // what is measured needs no description
+  CommunicationCost& c = d.communication;
+  return {{"profile", Text{&d.profile}},
+          {"f32", Integer{&d.f32_flops, Measure::flops}, is_described},
+          {"tf32", Integer{&d.tf32_flops, Measure::flops}},
+          {"bf16", Integer{&d.bf16_flops, Measure::flops}},
+          {"memory", Integer{&d.memory_bytes, Measure::bytes}, is_described},
+          {"memory_bandwidth", Integer{&d.memory_bandwidth, Measure::bytes_per_s}, is_described},
+          {"sms", Count{&d.sms}},
+          {"collective_sms", Count{&c.sms}},
+          {"in_network_sms", Count{&c.in_network_sms}},
+          {"collective_memory_factor", Factor{&c.memory_factor, 0, 100}},
+          {"in_network_memory_factor", Factor{&c.in_network_memory_factor, 0, 100}}};
+}
+std::vector<Field> fields_of(NodeType& n) { return {{"devices", Slots{&n.devices}, true}}; }
+std::vector<Field> fields_of(SwitchType& s) {
+  Reduction& r = s.reduction;
+  const bool adds = r.mode != ReductionMode::none;
+  return {{"reduction", &r.mode},
+          {"table", Integer{&r.entries, Measure::count}, adds},
+          {"entry", Integer{&r.entry_bytes, Measure::bytes}, adds},
+          {"round_trip", Integer{&r.round_trip_ns, Measure::nanoseconds}, adds},
+          {"fixed_cost", Integer{&r.fixed_ns, Measure::nanoseconds, true}},
+          {"efficiency", Factor{&r.efficiency, 1e-3, 1}}};
+}
+std::vector<Field> fields_of(LinkType& l) {
+  const bool is_network = l.kind == LinkKind::ethernet || l.kind == LinkKind::infiniband;
+  return {{"kind", &l.kind, true},
+          {"bandwidth", Integer{&l.bandwidth, is_network ? Measure::bits_per_s : Measure::bytes_per_s}, true},
+          {"latency", Integer{&l.latency_ns, Measure::nanoseconds, true}, true},
+          {"count", Count{&l.count}},
+          {"wiring", &l.wiring},
+          {"oversubscription", Factor{&l.oversubscription, 1, 1e6}}};
+}
+
+std::string path_of(const std::string& node, const std::string& name) {
+  return node.empty() ? name : node + "/" + name;
+}
+
+}  // namespace overtake

@@ -1,0 +1,16 @@
+#pragma once
+// What a task takes of its device when nothing else runs there.
+
+#include <cstdint>
+
+namespace overtake {
+
+struct TaskCost {
+  std::int64_t ns = 0;
+  // What its arithmetic and its memory traffic take by themselves, each at most ns: the larger of the two is what binds
+  // it. Both 0: not known, taken as bound by arithmetic.
+  std::int64_t compute_ns = 0, memory_ns = 0;
+  double load = 1;  // the part of the device it needs for its full speed, as in Profile::load
+};
+
+}  // namespace overtake

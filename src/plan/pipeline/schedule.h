@@ -1,0 +1,154 @@
+#pragma once
+// A training step of a pipeline as blocks: what every device runs, in which order, how long that takes and what it
+// keeps in memory. Knows no graph.
+//
+// The model is a chain of stages. A schedule cuts it into chunks of neighbouring stages and gives each chunk a device.
+// A micro-batch passes all chunks forward, then backward; its input gradients go from chunk to chunk, its weight
+// gradients go nowhere and may come late.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/types.h"
+
+namespace overtake {
+
+// A chunk's part of a micro-batch: its forward, its input gradient or its weight gradient.
+struct ChunkTask {
+  Kind kind = Kind::forward;  // or input_grad, weight_grad; no other
+  // One task with the block right behind it: they start when both can, and their results leave when both are done. So
+  // are the two gradients in schedules that do not part them.
+  bool is_joined = false;
+  std::uint32_t chunk = 0;
+  std::uint32_t micro_batch = 0;
+  bool operator==(const ChunkTask&) const = default;
+};
+
+// Of one stage, or summed over those of a chunk; per micro-batch, but for weights.
+struct BlockCosts {
+  std::int64_t forward_ns = 0, input_grad_ns = 0, weight_grad_ns = 0;
+  std::int64_t activation_bytes = 0;  // kept from the start of forward to the end of input_grad
+  std::int64_t gradient_bytes = 0;    // what weight_grad still needs of them then, and of gradients: kept until its end
+  std::int64_t weight_bytes = 0;      // kept all the time on every device that runs the stage
+
+  std::int64_t ns() const { return forward_ns + input_grad_ns + weight_grad_ns; }
+  std::int64_t ns(Kind kind) const {
+    return kind == Kind::forward ? forward_ns : kind == Kind::input_grad ? input_grad_ns : weight_grad_ns;
+  }
+  BlockCosts& operator+=(const BlockCosts& other);
+};
+
+struct PipelineProblem {
+  std::uint32_t devices = 1, micro_batches = 1;
+  std::vector<BlockCosts> stages;               // in the order of forward; at least one per device
+  std::int64_t transfer_ns = 0;                 // from a chunk to the next on another device
+  std::optional<std::int64_t> memory_cap = {};  // bytes, of each device
+};
+
+// Which stages lie where. Micro-batches may take different routes: then several devices have the same chunk.
+struct PipelineLayout {
+  std::vector<std::uint32_t> first_block;             // per chunk, and the number of stages at the end
+  std::vector<std::vector<std::uint32_t>> device_of;  // [route][chunk]
+  std::vector<std::uint32_t> route_of;                // by micro-batch; empty: all take route 0
+
+  std::uint32_t chunks() const { return static_cast<std::uint32_t>(first_block.size()) - 1; }
+  std::uint32_t route(std::uint32_t micro_batch) const { return route_of.empty() ? 0 : route_of[micro_batch]; }
+  bool operator==(const PipelineLayout&) const = default;
+};
+
+using ChunkOrders = std::vector<std::vector<ChunkTask>>;  // by device
+
+struct PipelineSchedule {
+  std::string name;
+  PipelineLayout layout;
+  ChunkOrders orders;
+};
+
+struct DeviceTimes {
+  std::int64_t start_ns = 0, end_ns = 0;  // of its first and its last block
+  std::int64_t busy_ns = 0;
+  std::int64_t bubble_ns = 0;              // idle from the start of the step to its end
+  std::int64_t peak_bytes = 0;             // weights and all
+  std::int64_t peak_activation_bytes = 0;  // without weights
+  double peak_micro_batches = 0;  // the same; 1 is what a device would have of a micro-batch if all had as much
+};
+
+struct PipelineTimes {
+  std::int64_t makespan_ns = 0;  // from the first block's start to the last one's end: a step with a barrier behind it
+  // The longest time of one device from its first start to its last end: what a step takes of many that follow one
+  // another without a barrier. Zero Bubble's bubbles are counted so.
+  std::int64_t span_ns = 0;
+  std::vector<std::int64_t> start_ns, end_ns;  // by block_id
+  std::vector<DeviceTimes> devices;
+  bool is_stuck = false;  // devices wait for one another in a circle; nothing else of this counts then
+  std::string why_stuck;
+};
+
+// User errors: nothing to run, fewer stages than devices, negative times or sizes.
+void check(const PipelineProblem& problem);
+
+// Where nothing is said of memory, a stage keeps a byte of every micro-batch: so a limit on what is under way still
+// means something.
+PipelineProblem with_sizes(PipelineProblem problem);
+
+// What a block takes if every stage is one.
+double mean_block_ns(const PipelineProblem& problem);
+
+std::vector<BlockCosts> chunk_costs(const PipelineProblem& problem, const PipelineLayout& layout);
+
+inline std::uint32_t block_id(const PipelineProblem& problem, Kind kind, std::uint32_t chunk,
+                              std::uint32_t micro_batch) {
+  return (chunk * 3 + static_cast<std::uint32_t>(kind)) * problem.micro_batches + micro_batch;
+}
+inline std::uint32_t block_id(const PipelineProblem& problem, const ChunkTask& b) {
+  return block_id(problem, b.kind, b.chunk, b.micro_batch);
+}
+
+// Every device runs its blocks in order, each as soon as its inputs are there.
+PipelineTimes evaluate(const PipelineProblem& problem, const PipelineSchedule& schedule);
+
+// Internal errors: every block exactly once, on its device, not before what it needs; nobody waits for ever.
+void verify(const PipelineProblem& problem, const PipelineSchedule& schedule);
+
+// Times of many orders on one layout, without allocating. O(blocks).
+class PipelineEvaluator {
+ public:
+  PipelineEvaluator(const PipelineProblem& problem, const PipelineLayout& layout);
+
+  static constexpr std::int64_t kStuck = -1;
+  // The makespan, or kStuck.
+  std::int64_t run(const ChunkOrders& orders);
+  // Of the last run, by block_id; kStuck: did not run.
+  const std::vector<std::int64_t>& ends() const { return ends_; }
+  std::int64_t start(const ChunkTask& b) const { return ends_[block_id(*problem_, b)] - costs_[b.chunk].ns(b.kind); }
+  // When all that a block waits for, beyond its own device's order, had come; kStuck: has not.
+  std::int64_t ready(const ChunkTask& b) const;
+  // Of the last run: blocks that each device ran before it was stuck.
+  const std::vector<std::uint32_t>& ran() const { return next_; }
+
+  const std::vector<BlockCosts>& costs() const { return costs_; }
+  // Without weights.
+  std::int64_t peak_activation_bytes(const std::vector<ChunkTask>& order) const;
+  std::int64_t weight_bytes(std::uint32_t device) const { return weights_[device]; }
+  std::uint32_t device(std::uint32_t chunk, std::uint32_t micro_batch) const {
+    return layout_.device_of[layout_.route(micro_batch)][chunk];
+  }
+
+ private:
+  // Of a block and those it is joined to.
+  std::int64_t ready_together(const std::vector<ChunkTask>& order, std::size_t first) const;
+  // The device whose next block may have waited for this one.
+  void wake(const ChunkOrders& orders, const ChunkTask& done);
+
+  const PipelineProblem* problem_;
+  PipelineLayout layout_;
+  std::vector<BlockCosts> costs_;          // by chunk
+  std::vector<std::int64_t> weights_;      // by device
+  std::vector<std::int64_t> ends_, left_;  // by block id; left: when the result set out
+  std::vector<std::uint32_t> next_, awake_;
+  std::vector<std::int64_t> free_at_;  // by device
+};
+
+}  // namespace overtake
