@@ -21,19 +21,20 @@ double mean_step_ms(const JobResult& result, std::int64_t until_ns) {
 
 }  // namespace
 
-SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector<int>& steps, const Cluster& cluster,
-                       const Topology& topology, const ClusterOptions& options) {
+SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector<int>& steps, const Machine& machine) {
   double longest = 0;  // of all steps of a job
   for (std::size_t j = 0; j < alone.size(); ++j) longest = std::max(longest, alone[j].step_ms() * steps[j]);
   std::vector<ClusterJob> jobs;
   for (std::size_t j = 0; j < alone.size(); ++j) {
     const double own = alone[j].step_ms() * steps[j];
-    const double most = static_cast<double>(kMostTaskRuns / std::max<std::size_t>(1, alone[j].plan.work.size()));
+    const double most =
+        static_cast<double>(kMostTaskRuns / std::max<std::size_t>(1, alone[j].step.outline.work.size()));
     const bool goes_on = steps[j] > 1 && own < longest;
     const double wanted = goes_on ? std::min(most, kMargin * longest / alone[j].step_ms()) : 0;
-    jobs.push_back(alone[j].job(std::max(steps[j], static_cast<int>(wanted))));
+    jobs.push_back(alone[j].step.job(std::max(steps[j], static_cast<int>(wanted))));
   }
-  SharedRun shared{.results = simulate(cluster, topology, jobs, options), .steps = {}, .step_ms = {}};
+  SharedRun shared{
+      .results = simulate(machine.cluster, machine.topology, jobs, machine.options), .steps = {}, .step_ms = {}};
   for (const ClusterJob& job : jobs) shared.steps.push_back(job.steps);
   std::int64_t until_ns = shared.results[0].makespan_ns;
   for (const JobResult& result : shared.results) until_ns = std::min(until_ns, result.makespan_ns);

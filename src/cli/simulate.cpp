@@ -29,11 +29,11 @@ int simulate_all(const SimulateFlags& flags) {
       fail_user("--sweep {}: '{}' is not a whole number", flags.sweep, text);
     const auto count = static_cast<std::uint32_t>(value);
     if (name == "dp") {
-      one.run.replicas = count;
+      one.run.parallel.replicas = count;
     } else if (name == "pp") {
-      one.run.stages = count;
+      one.run.parallel.stages = count;
     } else if (name == "micro-batches") {
-      one.run.micro_batches = count;
+      one.run.parallel.micro_batches = count;
     } else if (name == "batch") {
       one.batch = value;
     } else if (name == "first-k") {

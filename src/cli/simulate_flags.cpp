@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "sim/collective_lanes.h"
 
 namespace overtake {
 namespace {
@@ -103,23 +104,26 @@ void JobFlags::add_to(CLI::App& c) {
                "instead of a model: equal stages, times in ms, for example stages=8,micro=16,f=1,b=1,w=1");
   c.add_option("--batch", batch, "samples of a step over all devices; default: the network's for each piece")
       ->check(CLI::NonNegativeNumber);
-  c.add_option("--dp", run.replicas, "replicas, data parallel")->check(CLI::Range(1, 65535))->capture_default_str();
-  c.add_option("--pp", run.stages, "devices of a pipeline")->check(CLI::Range(1, 65535))->capture_default_str();
+  c.add_option("--dp", run.parallel.replicas, "replicas, data parallel")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  c.add_option("--pp", run.parallel.stages, "devices of a pipeline")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   c.add_option("--devices", devices, "which of the cluster, replica by replica, for example 0-3,8; default: the first");
-  c.add_option("--micro-batches", run.micro_batches, "of each replica")
+  c.add_option("--micro-batches", run.parallel.micro_batches, "of each replica")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
   std::string schedules = "of the pipeline: search";
   for (const NamedSchedule& named : named_schedules()) schedules += fmt::format(", {}", named.name);
-  c.add_option("--schedule", run.schedule, schedules)->capture_default_str();
-  c.add_option("--chunks", run.schedule_options.chunks, "per device, of interleaved")->capture_default_str();
-  c.add_option("--group", run.schedule_options.group, "blocks per chunk, of modulo")->capture_default_str();
-  c.add_option("--search-seconds", run.search_seconds, "for --schedule search")
+  c.add_option("--pipeline", run.parallel.pipeline, schedules)->capture_default_str();
+  c.add_option("--chunks", run.parallel.schedule_options.chunks, "per device, of interleaved")->capture_default_str();
+  c.add_option("--group", run.parallel.schedule_options.group, "blocks per chunk, of modulo")->capture_default_str();
+  c.add_option("--search-seconds", run.parallel.search_seconds, "for --pipeline search")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  c.add_flag("--weights-once", run.weights_once,
-             "for --schedule search: no layer on two devices, as dualpipe has them");
-  c.add_option("--reduce", run.reduce,
+  c.add_flag("--weights-once", weights_once, "for --pipeline search: no layer on two devices, as dualpipe has them");
+  c.add_option("--reduce", run.parallel.reduce,
                "how replicas sum their gradients: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
                "(across the step), "
                "first-k (by-layer, the first k weight gradients last)")
@@ -139,11 +143,12 @@ void JobFlags::complete() {
     fail_user("simulate: give a MODEL, or --synthetic stages=8,micro=16,f=1,b=1,w=1");
   if (!synthetic.empty()) {
     const SyntheticSettings settings_of(synthetic);
-    run.stages = settings_of.whole("stages", run.stages);
-    run.micro_batches = settings_of.whole("micro", run.micro_batches);
+    run.parallel.stages = settings_of.whole("stages", run.parallel.stages);
+    run.parallel.micro_batches = settings_of.whole("micro", run.parallel.micro_batches);
   }
-  if (!first_k.empty()) run.first_k = first_k_from_string(first_k);
-  run.bucket_bytes = parse_bytes(bucket, "--bucket");
+  if (!first_k.empty()) run.parallel.first_k = first_k_from_string(first_k);
+  run.parallel.bucket_bytes = parse_bytes(bucket, "--bucket");
+  run.parallel.may_repeat_weights = !weights_once;
   if (!devices.empty()) run.devices = parse_devices(devices);
 }
 
@@ -219,7 +224,7 @@ JobFlags job_from_text(const std::string& text) {
 
 Workload synthetic_workload(const JobFlags& job) {
   const SyntheticSettings settings(job.synthetic);
-  const std::uint32_t stages = job.run.stages;
+  const std::uint32_t stages = job.run.parallel.stages;
   const std::uint32_t blocks = settings.whole("blocks", stages * 2.0);  // two each: any schedule can be made
   // A stage's time over its blocks, in nanoseconds.
   const auto ns = [&](const char* name) {

@@ -13,7 +13,8 @@ namespace overtake {
 // One job: a model or a pipeline from nothing, and how it is spread.
 struct JobFlags : WorkloadSpec {
   std::string synthetic, devices, bucket = "25M";
-  RunSpec run;
+  SimulatedSpec run;
+  bool weights_once = false;
   std::string first_k;  // empty: the best
 
   void add_to(CLI::App& command);

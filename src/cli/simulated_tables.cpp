@@ -15,7 +15,7 @@ struct Shares {
 };
 Shares shares_of(const SimulatedRun& run) {
   Shares s;
-  const double all = static_cast<double>(run.result.trace.step_ns) * static_cast<double>(run.times.size());
+  const double all = static_cast<double>(run.step.step_ns()) * static_cast<double>(run.times.size());
   for (const DeviceTime& t : run.times) {
     s.busy += static_cast<double>(t.busy_ns) / all;
     s.exposed += static_cast<double>(t.exposed_ns) / all;
@@ -41,7 +41,7 @@ nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits)
     nlohmann::json memory;
     for (std::size_t i = 0; i < kMemoryGroups.size(); ++i)
       memory[std::string(kMemoryGroups[i])] = run.peaks[d].groups[i];
-    devices[d]["device"] = run.devices[d];
+    devices[d]["device"] = run.step.devices[d];
     devices[d]["peak_bytes"] = run.peaks[d].bytes;
     devices[d]["peak_memory"] = memory;
   }
@@ -49,12 +49,12 @@ nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits)
           {"reason", run.reason},
           {"step_ms", run.step_ms()},
           {"samples_per_s", samples > 0 ? 1e3 * static_cast<double>(samples) / run.step_ms() : 0},
-          {"tasks", run.plan.plan.graph.tasks.size()},
+          {"tasks", run.plan().graph.tasks.size()},
           {"fits", fits},
           {"devices", devices}};
 }
 
-std::string table_of(const std::vector<SimulatedRun>& runs, const RunSimulator& runner, std::int64_t samples) {
+std::string table_of(const std::vector<SimulatedRun>& runs, const Machine& machine, std::int64_t samples) {
   Table table(
       {"schedule", "ms/step", "samples/s", "busy", "exposed comm.", "bubble", "peak memory", "weights", "activations"});
   for (const SimulatedRun& run : runs) {
@@ -63,7 +63,7 @@ std::string table_of(const std::vector<SimulatedRun>& runs, const RunSimulator& 
     table.add({run.name, fmt::format("{:.3f}", run.step_ms()),
                samples > 0 ? fmt::format("{:.1f}", 1e3 * static_cast<double>(samples) / run.step_ms()) : "",
                percent(s.busy), percent(s.exposed), percent(s.bubble),
-               format_bytes(peak.bytes) + (runner.fits(run) ? "" : ", too much"), format_bytes(peak.groups[0]),
+               format_bytes(peak.bytes) + (run.fits(machine) ? "" : ", too much"), format_bytes(peak.groups[0]),
                format_bytes(peak.groups[1])});
   }
   return table.text();

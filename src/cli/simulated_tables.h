@@ -12,7 +12,7 @@ namespace overtake {
 
 // Of `samples` per step; 0: not known.
 nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits);
-std::string table_of(const std::vector<SimulatedRun>& runs, const RunSimulator& runner, std::int64_t samples);
+std::string table_of(const std::vector<SimulatedRun>& runs, const Machine& machine, std::int64_t samples);
 nlohmann::json json_of(const std::vector<DeviceTime>& times);
 
 // Of a job that does not end, per device: how far it got, and what it waits for.

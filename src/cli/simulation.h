@@ -25,8 +25,7 @@ struct SharedRun {
   std::vector<int> steps;       // that each ran
   std::vector<double> step_ms;  // while all run; nothing of jobs that do not end
 };
-// As many steps of each that the one whose steps last longest makes its own beside all others.
-SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector<int>& steps, const Cluster& cluster,
-                       const Topology& topology, const ClusterOptions& options);
+// Repeats the steps of shorter jobs until the longest has finished, so that all overlap throughout.
+SharedRun run_together(const std::vector<SimulatedRun>& alone, const std::vector<int>& steps, const Machine& machine);
 
 }  // namespace overtake

@@ -101,7 +101,7 @@ std::vector<double> predicted_idle(const Session& session) {
   std::vector<double> idle;
   if (!session.predicted()) return idle;
   const PredictedStep& step = *session.predicted();
-  for (const DeviceTime& d : device_times(step.plan, step.trace))
+  for (const DeviceTime& d : device_times(step.outline.plan, step.result.trace))
     idle.push_back(1 - static_cast<double>(d.busy_ns) / static_cast<double>(step.step_ns()));
   return idle;
 }

@@ -135,10 +135,10 @@ Setting zero_bubble(const ZeroBubbleModel& m, std::uint32_t micro_batches, const
                    .settings = fmt::format("layers={},width={},heads={},sequence=1024,positions=1024,vocabulary=50304,"
                                            "tied=0,batch={}",
                                            m.layers, m.width, m.heads, m.micro_batch)},
-          .run = {.stages = m.devices,
-                  .micro_batches = micro_batches,
-                  .schedule = schedule,
-                  .schedule_options = {.chunks = m.chunks},
+          .run = {.parallel = {.stages = m.devices,
+                               .micro_batches = micro_batches,
+                               .pipeline = schedule,
+                               .schedule_options = {.chunks = m.chunks}},
                   .steps = steps}};
 }
 
@@ -210,9 +210,9 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
       Setting base{
           .cluster = fmt::format("p3.8xlarge:{}", gpus / 4),
           .work = {.model = net.model, .precision = "f32", .optimizer = "sgd", .batch = net.batch * gpus, .blocks = 80},
-          .run = {.replicas = gpus, .reduce = "by-layer", .steps = kPaperSteps}};
+          .run = {.parallel = {.replicas = gpus, .reduce = "by-layer"}, .steps = kPaperSteps}};
       Setting ours = base;
-      ours.run.reduce = "first-k";
+      ours.run.parallel.reduce = "first-k";
       all.push_back({std::string(kDataParallel),
                      fmt::format("{}, {} V100: reverse first-k / priorities", net.model, gpus), "x", 1.10, 1.27,
                      [=](Laboratory& lab) { return lab.run(base).step_ms / lab.run(ours).step_ms; },
@@ -238,8 +238,8 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
                    .precision = "f32",
                    .batch = pipe.batch,
                    .blocks = pipe.layers + 2},
-          .run = {
-              .stages = pipe.gpus, .micro_batches = pipe.micro_batches, .schedule = schedule, .steps = kPaperSteps}};
+          .run = {.parallel = {.stages = pipe.gpus, .micro_batches = pipe.micro_batches, .pipeline = schedule},
+                  .steps = kPaperSteps}};
     };
     for (const auto& [ours, name] :
          {std::pair{"fast-forward", "fast-forwarding"}, std::pair{"modulo", "fast-forwarding, modulo allocation"}})
@@ -277,7 +277,7 @@ void add_overlap(std::vector<PublishedFigure>& all) {
   for (const auto& [cluster, gpu] : {std::pair{"dgx-a100", "A100"}, std::pair{"dgx-h100", "H100"}}) {
     const Setting s{.cluster = cluster,
                     .work = {.model = "gpt3-medium", .batch = 16},
-                    .run = {.replicas = 4, .reduce = "buckets", .steps = kPaperSteps}};
+                    .run = {.parallel = {.replicas = 4, .reduce = "buckets"}, .steps = kPaperSteps}};
     Setting apart = s;
     apart.overlap_slows = false;
     all.push_back({std::string(kOverlap),

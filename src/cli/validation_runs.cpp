@@ -20,9 +20,10 @@ Cluster cluster_of(const std::string& name_or_text) {
 
 std::string key_of(const Setting& s) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.cluster, s.work.model, s.work.settings,
-                     s.work.precision, s.work.optimizer, s.work.batch, s.work.blocks, s.work.recompute, s.run.replicas,
-                     s.run.stages, s.run.micro_batches, s.run.schedule, s.run.schedule_options.chunks,
-                     s.run.schedule_options.group, s.run.reduce, s.run.steps, s.overlap_slows);
+                     s.work.precision, s.work.optimizer, s.work.batch, s.work.blocks, s.work.recompute,
+                     s.run.parallel.replicas, s.run.parallel.stages, s.run.parallel.micro_batches,
+                     s.run.parallel.pipeline, s.run.parallel.schedule_options.chunks,
+                     s.run.parallel.schedule_options.group, s.run.parallel.reduce, s.run.steps, s.overlap_slows);
 }
 
 // On every device a member of an all-reduce, and a task that begins when that is well under way.
@@ -79,14 +80,13 @@ double ms_of(const Trace& trace, TaskId task) {
 }
 
 Measured measured(const Setting& setting) {
-  const Cluster cluster = cluster_of(setting.cluster);
-  const Topology topology = make_topology(cluster);
-  const Workload work = model_workload(setting.work, setting.run, cluster, topology);
-  const ClusterOptions options{.chunk_bytes = kChunkBytes,
-                               .is_fluid = setting.run.replicas > kMostRanksStepByStep,
-                               .overlap_slows = setting.overlap_slows};
-  const SimulatedRun run = RunSimulator(work, cluster, topology, options).run(setting.run);
-  OVERTAKE_CHECK(run.result.is_finished, "{} does not end", run.name);
+  Machine machine = described_machine(cluster_of(setting.cluster));
+  machine.options = {.chunk_bytes = kChunkBytes,
+                     .is_fluid = setting.run.parallel.replicas > kMostRanksStepByStep,
+                     .overlap_slows = setting.overlap_slows};
+  const Workload work = model_workload(setting.work, setting.run, machine);
+  const SimulatedRun run = simulate_run(work, setting.run, machine);
+  OVERTAKE_CHECK(run.step.result.is_finished, "{} does not end", run.name);
   Measured out{.step_ms = run.step_ms()};
   out.samples_per_s = 1e3 * static_cast<double>(work.samples) / out.step_ms;
   for (const DeviceTime& t : run.times)
@@ -114,22 +114,22 @@ double Laboratory::cost_of_pipeline(const StageTimes& times, std::uint32_t devic
   const std::uint32_t parts = schedule == "interleaved" ? chunks : 1;
   const auto ns = [&](double ms) { return static_cast<std::int64_t>(ms * 1e6 / parts + 0.5); };
   // One hop from each device to the switch: half of the transfer.
-  const Cluster cluster = cluster_of(
+  Machine machine = described_machine(cluster_of(
       fmt::format("device d\n f32 = 1 TFLOP/s\n memory = 1 TB\n memory_bandwidth = 1 TB/s\nnode n x{}\n devices = d\n"
                   "switch s\nlink n/d s\n kind = NVLink\n bandwidth = 1000000 TB/s\n latency = {} ns\n",
-                  devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2)));
-  const Topology topology = make_topology(cluster);
+                  devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2))));
   const Workload work{
       .blocks = synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad))};
-  const ClusterOptions options{.protocol = Protocol::ideal, .overlap_slows = false};
-  const SimulatedRun run = RunSimulator(work, cluster, topology, options)
-                               .run({.stages = devices,
-                                     .micro_batches = micro_batches,
-                                     .schedule = schedule,
-                                     .schedule_options = {.chunks = chunks}});
+  machine.options = {.protocol = Protocol::ideal, .overlap_slows = false};
+  const SimulatedRun run = simulate_run(work,
+                                        {.parallel = {.stages = devices,
+                                                      .micro_batches = micro_batches,
+                                                      .pipeline = schedule,
+                                                      .schedule_options = {.chunks = chunks}}},
+                                        machine);
   std::vector<std::int64_t> first(devices, std::numeric_limits<std::int64_t>::max()), last(devices, 0);
-  for (const Span& s : run.result.trace.spans) {
-    const Task& t = run.plan.plan.graph.tasks[s.task];
+  for (const Span& s : run.trace().spans) {
+    const Task& t = run.plan().graph.tasks[s.task];
     if (t.op == Op::transfer || t.kind == Kind::update) continue;
     first[t.device] = std::min(first[t.device], s.begin_ns);
     last[t.device] = std::max(last[t.device], s.end_ns);

@@ -16,7 +16,7 @@ namespace overtake {
 struct Setting {
   std::string cluster;
   WorkloadSpec work;
-  RunSpec run;
+  SimulatedSpec run;
   bool overlap_slows = true;
 };
 

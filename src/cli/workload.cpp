@@ -19,8 +19,6 @@
 namespace overtake {
 namespace {
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32;
-constexpr std::uint32_t kMostBlocks = 400;           // of a model, data parallel
 constexpr std::uint64_t kMostPlanTasks = 1'500'000;  // of a plan
 
 using Works = std::vector<TaskCost>;  // per task
@@ -38,12 +36,12 @@ Works with_times(Works work, const std::vector<std::int64_t>& ns) {
 // The step of one piece, and what its tasks take on each kind of device that takes part.
 class Step {
  public:
-  Step(const WorkloadSpec& spec, const RunSpec& run, const Cluster& cluster, const Topology& topology)
-      : spec_(spec), cluster_(cluster), precision_(precision_from_string(spec.precision)) {
+  Step(const WorkloadSpec& spec, const SimulatedSpec& run, const Machine& machine)
+      : spec_(spec), cluster_(machine.cluster), precision_(precision_from_string(spec.precision)) {
     if (spec.optimizer != "sgd" && spec.optimizer != "adamw")
       fail_user("--optimizer {}: choose sgd or adamw", spec.optimizer);
-    const std::vector<std::uint32_t> devices = devices_of(run, cluster, topology);
-    for (const std::uint32_t d : devices) ++count_[topology.vertices[d].type];
+    const std::vector<std::uint32_t> devices = devices_of(run, machine);
+    for (const std::uint32_t d : devices) ++count_[machine.topology.vertices[d].type];
     // One task for the updates of several layers would tie their devices together.
     if (devices.size() > 1 || !spec.save_profile.empty()) left_out_.insert("group_updates");
   }
@@ -192,31 +190,27 @@ Works sums_by_block(const Graph& step, Works cut_by, const Works& work, std::uin
 
 }  // namespace
 
-Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Cluster& cluster,
-                        const Topology& topology) {
+Workload model_workload(const WorkloadSpec& spec, const SimulatedSpec& run, const Machine& machine) {
+  const ParallelOptions& parallel = run.parallel;
   ModelSettings settings = ModelSettings::parse(spec.settings);
-  const auto pieces = static_cast<std::int64_t>(run.replicas) * run.micro_batches;
+  const auto pieces = static_cast<std::int64_t>(parallel.replicas) * parallel.micro_batches;
   if (spec.batch > 0) {
     if (spec.batch % pieces != 0)
-      fail_user("--batch {}: it must be a multiple of --dp {} x --micro-batches {}", spec.batch, run.replicas,
-                run.micro_batches);
+      fail_user("--batch {}: it must be a multiple of --dp {} x --micro-batches {}", spec.batch, parallel.replicas,
+                parallel.micro_batches);
     settings.set("batch", static_cast<double>(spec.batch / pieces));
   }
-  Step step(spec, run, cluster, topology);
+  Step step(spec, run, machine);
   step.make(load_network(spec.model, {.settings = settings}).graph);
-  // Data parallel every layer counts; stages of a pipeline are cut of a few blocks each. What is computed again should
-  // be much more than what is kept for it.
-  const std::uint64_t wanted = spec.blocks > 0  ? spec.blocks
-                               : spec.recompute ? std::max(kRecomputedBlocks, 2 * run.stages)
-                               : run.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * run.stages)
-                                                : kMostBlocks;
+  const std::uint64_t wanted = spec.blocks > 0 ? spec.blocks : block_limit(parallel, spec.recompute);
   const std::uint64_t affordable = kMostPlanTasks / (5 * static_cast<std::uint64_t>(pieces));
-  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * run.stages, std::min(wanted, affordable)));
+  const auto most =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * parallel.stages, std::min(wanted, affordable)));
   const Works mean = step.mean();
   Workload out{.blocks = make_blocks(step.graph(), mean, most), .samples = step.samples() * pieces};
   if (spec.recompute) out.blocks = recompute(std::move(out.blocks));
   if (step.works().size() > 1) {
-    out.by_kind.resize(cluster.devices.size());
+    out.by_kind.resize(machine.cluster.devices.size());
     for (const auto& [kind, work] : step.works())
       out.by_kind[kind] = sums_by_block(step.graph(), mean, work, most, spec.recompute);
   }

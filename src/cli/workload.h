@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "machine/cluster.h"
-#include "plan/divide/blocks.h"
+#include "plan/divide/step_planner.h"
 
 namespace overtake {
 
-struct RunSpec;
+struct SimulatedSpec;
 
 struct WorkloadSpec {
   std::string model = {}, settings = {}, precision = "bf16", optimizer = "adamw";
@@ -21,16 +20,8 @@ struct WorkloadSpec {
   bool recompute = false;
 };
 
-struct Workload {
-  BlockGraph blocks;  // with what tasks take on the devices of the run, on average
-  // Per kind of device in the cluster, what the blocks' tasks take there; empty for kinds that have no part in the run.
-  // No kinds at all: on every device what the blocks say.
-  std::vector<std::vector<TaskCost>> by_kind = {};
-  std::int64_t samples = 0;  // of a step; 0: not known
-};
-
 // A network of the zoo or an ONNX file on the devices of a run. User errors: no such model, setting or precision, a
 // batch that cannot be cut evenly, a profile of something else.
-Workload model_workload(const WorkloadSpec& spec, const RunSpec& run, const Cluster& cluster, const Topology& topology);
+Workload model_workload(const WorkloadSpec& spec, const SimulatedSpec& run, const Machine& machine);
 
 }  // namespace overtake

@@ -1,6 +1,6 @@
 #include "report/trace_writer.h"
 
-#include "report/live_memory.h"
+#include "graph/live_memory.h"
 
 namespace overtake {
 

@@ -9,8 +9,8 @@
 
 #include "graph/plan.h"
 #include "machine/cluster.h"
+#include "machine/cluster_options.h"
 #include "machine/task_cost.h"
-#include "sim/tuning.h"
 
 namespace overtake {
 
@@ -23,23 +23,6 @@ struct ClusterJob {
   std::int64_t start_ns = 0;
   // Of several steps, the first leaves out the delayed tasks, which belong to a step before it.
   int steps = 1;
-};
-
-// From then on nothing runs there, and nothing comes from there or gets there.
-struct DeviceFailure {
-  std::uint32_t device = 0;
-  std::int64_t at_ns = 0;
-};
-
-struct ClusterOptions {
-  std::vector<double> speeds{};  // per device of the cluster: 0.5 takes twice as long as described; empty: all 1
-  std::vector<DeviceFailure> failures{};
-  // Of collectives; sends take the protocol only.
-  Algorithm algorithm = Algorithm::automatic;
-  Protocol protocol = Protocol::automatic;
-  std::int64_t chunk_bytes = 0;
-  bool is_fluid = false;
-  bool overlap_slows = true;  // computation and communication on one device slow each other
 };
 
 // The first task of a lane that did not end.

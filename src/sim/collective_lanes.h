@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "machine/cluster_options.h"
 #include "sim/group.h"
 
 namespace overtake {
 
 enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send_recv };
-enum class Algorithm : std::uint8_t { automatic, ring, tree, halving_doubling, hierarchical, in_network };
 std::string_view to_string(Operation);
 std::string_view to_string(Algorithm);
 

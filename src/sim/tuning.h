@@ -9,13 +9,6 @@
 
 namespace overtake {
 
-enum class Protocol : std::uint8_t {
-  automatic,
-  ideal,  // the links and nothing else
-  ll,     // 8-byte words with flags: lowest latency, part of the bandwidth
-  ll128,  // 128-byte lines with flags: needs NVLink
-  simple  // large pieces and fences: all of the bandwidth
-};
 std::string_view to_string(Protocol);
 
 struct Choice {

@@ -4,15 +4,9 @@
 #include <cstdint>
 
 #include "comm/group.h"
+#include "machine/machine.h"
 
 namespace overtake {
-
-// As if every rank had one link to a switch.
-struct LinkTimes {
-  std::int64_t latency_ns = 0;   // from rank to rank
-  std::int64_t bytes_per_s = 0;  // that every rank sends while it gets as many
-  double busy_cores = 0;         // of a rank, while it does so
-};
 
 enum class LinkUse : std::uint8_t {
   messages,  // from each rank to the next

@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "plan/divide/clip.h"
 #include "plan/divide/micro_batch_sums.h"
+#include "plan/divide/step_planner.h"
 #include "plan/divide/sync_batch_norm.h"
-#include "plan/divide/usual_transfer.h"
+#include "train/core_shares.h"
 #include "train/measure_link.h"
-#include "train/parallel_candidates.h"
 #include "train/parallel_trial.h"
 #include "train/profiling.h"
 #include "train/tags.h"
@@ -20,7 +20,6 @@
 namespace overtake {
 namespace {
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64, kMostBlocks = 400;
 constexpr double kTrialLastsMs = 300;  // how long the steps of a trial are to take at least
 constexpr int kLeastTrial = 3, kMostTrial = 30;
 
@@ -71,12 +70,13 @@ std::vector<TaskCost> shared_work(const Graph& step, const ParallelSetting& sett
   return work_from_text(shared_text(groups, [&] { return to_text(own); }));
 }
 
-Site find_site(const ParallelOptions& options, const ParallelSetting& setting, const std::vector<double>& core_shares) {
-  if (setting.devices.virtual_gpus > 1) return site_of_virtual_gpus(options.devices(), setting.devices.virtual_link);
+Machine find_machine(const ParallelOptions& options, const ParallelSetting& setting,
+                     const std::vector<double>& core_shares) {
+  if (setting.devices.virtual_gpus > 1) return machine_of_virtual_gpus(options.devices(), setting.devices.virtual_link);
   if (setting.groups() == nullptr) return {};
   Group& world = *setting.groups()->world;
   LinkTimes link = measure_link(world, options.replicas > 1 ? LinkUse::sums : LinkUse::messages);
-  return site_of_ranks(link, core_shares, setting.threads());
+  return machine_of_ranks(link, core_shares, setting.threads());
 }
 
 struct Chosen {
@@ -108,62 +108,35 @@ Chosen choose(std::vector<ParallelCandidate>& candidates, const ParallelSetting&
 
 }  // namespace
 
-void check(const ParallelOptions& o) {
-  if (o.groups > 1 && o.replicas > 1)
-    fail_user("--gradient-groups {}: with --dp {} every replica is a group already; use one of the two", o.groups,
-              o.replicas);
-  if (o.micro_batches % o.groups != 0)
-    fail_user("--gradient-groups {}: --micro-batches {} is no multiple of it", o.groups, o.micro_batches);
-  if (o.sync_batch_norm && o.replicas == 1)
-    fail_user("--sync-batch-norm: it is over replicas, and there is one; use --dp, or leave it out");
-  constexpr std::string_view kReductions[] = {"buckets", "by-layer", "scatter-gather", "first-k", "auto"};
-  if (std::ranges::find(kReductions, o.reduce) == std::end(kReductions))
-    fail_user("--reduce {}: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
-  if (o.replicas == 1 && o.chooses_reduction())
-    fail_user("--reduce {}: one replica has nothing to bring together; give --dp, or leave it out", o.reduce);
-  if (o.reduce != "first-k" && o.first_k) fail_user("--first-k {}: it is for --reduce first-k", to_string(*o.first_k));
-}
-
 ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options, const ParallelSetting& setting) {
   RankGroups* const groups = setting.groups();
   std::vector<double> shares;
   if (groups != nullptr) shares = core_shares(*groups->world, setting.threads());
-  const BlockGraph blocks =
-      make_blocks(step, shared_work(step, setting, shares, options.micro_batches),
-                  options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks);
-  if (blocks.blocks.size() < options.stages)
-    fail_user("--pp {}: {} has only {} layers with weights; use fewer stages", options.stages, step.model,
-              blocks.blocks.size());
-  std::optional<Site> site;
-  if (options.stages > 1 || options.chooses_reduction() || options.predict) site = find_site(options, setting, shares);
-  PipelineProblem pipeline{
-      .devices = options.stages, .micro_batches = options.micro_batches, .stages = block_costs(blocks)};
-  if (options.stages > 1 && site->has_devices())
-    pipeline.transfer_ns = usual_transfer_ns(blocks, site->cluster, site->topology, site->options.protocol, 0, 1);
-
-  const ParallelProblem problem{blocks, pipeline, options};
+  const Workload work{.blocks = make_blocks(step, shared_work(step, setting, shares, options.micro_batches),
+                                            block_limit(options, /*recomputes=*/false))};
+  Machine machine;
   const bool is_open = options.searches() || options.chooses_reduction();
-  const Site* const predicts = is_open ? &*site : nullptr;
+  if (options.stages > 1 || is_open || options.predict) machine = find_machine(options, setting, shares);
+  const StepPlanner planner(work, options, machine);
   std::vector<ParallelCandidate> candidates =
-      candidates_from_text(shared_text(groups, [&] { return to_text(find_candidates(problem, predicts)); }));
+      candidates_from_text(shared_text(groups, [&] { return to_text(planner.candidates()); }));
   const Target& target = setting.backend.target();
   const auto plan_of = [&](const ParallelCandidate& c) {
-    Detail whole = make_detail(step, blocks, spread_as(c, problem), {.groups = options.groups, .target = &target});
+    Detail whole = make_detail(step, work.blocks, planner.outline(c), {.groups = options.groups, .target = &target});
     if (options.sync_batch_norm && !synchronise_batch_norms(whole, target))
       fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
     if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);
     return whole;
   };
   Chosen best = choose(candidates, setting, plan_of);
-  if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, best.index, options, *site));
+  if (candidates.size() > 1 && setting.note) setting.note(table_of(candidates, best.index, options, machine));
 
   const ParallelCandidate& chosen = candidates[best.index];
   ParallelPlan out{.whole = plan_of(chosen), .options = options, .predicted = {}, .placed = std::move(best.placed)};
   out.options.reduce = chosen.reduce;
   if (chosen.reduce == "first-k") out.options.first_k = chosen.first_k;
   if (options.searches()) out.options.pipeline = chosen.schedule.name;
-  if (options.predict && (groups == nullptr || groups->world->rank() == 0))
-    out.predicted = predict_step(spread_as(chosen, problem), *site);
+  if (options.predict && (groups == nullptr || groups->world->rank() == 0)) out.predicted = planner.predict(chosen);
   verify(out.whole.plan);
   return out;
 }

@@ -9,29 +9,10 @@
 #include "comm/rank_groups.h"
 #include "exec/backend.h"
 #include "plan/divide/detail.h"
-#include "train/predicted_step.h"
+#include "plan/divide/parallel_options.h"
+#include "plan/prediction.h"
 
 namespace overtake {
-
-struct ParallelOptions {
-  std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
-  std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
-  double search_seconds = 2;
-  std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
-  std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
-  std::int64_t bucket_bytes = 25 << 20;
-  std::uint32_t groups = 1;  // see DetailOptions; with one replica only
-  bool predict = false;      // what a step of the plan will take
-  bool sync_batch_norm = false;
-  double clip_norm = 0;  // over all devices; the step has no clipping of its own
-  bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
-  std::uint32_t devices() const { return replicas * stages; }
-  bool searches() const { return stages > 1 && pipeline == "search"; }
-  bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
-};
-
-// User errors name the flag.
-void check(const ParallelOptions& options);
 
 // Where plans are made for, and tried out.
 struct ParallelSetting {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "plan/divide/micro_batches.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
 #include "train/data_sources.h"
@@ -50,14 +51,24 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
                                            runner);
   passes_ = runner.records();
   OVERTAKE_CHECK(!options_.own_plan || !options_.parallel.is_used(), "own_plan is for one device");
-  if (options_.parallel.is_used())
+  if (options_.parallel.devices() > 1) {
     plan_devices(graph);
-  else
-    plan_one_device(graph);
+  } else if (options_.parallel.micro_batches > 1) {
+    const ParallelOptions& parallel = options_.parallel;
+    plan_one_device(divide_into_micro_batches(
+        graph, {.micro_batches = parallel.micro_batches, .groups = parallel.groups, .clip_norm = parallel.clip_norm},
+        target));
+  } else {
+    Detail whole{.plan = schedule_in_order(graph), .inputs = {}, .losses = {}};
+    for (const BufferId b : inputs_of(graph)) whole.inputs.push_back({b, 0, 0});
+    for (std::uint32_t i = 0; i < graph.losses.size(); ++i) whole.losses.push_back({0, 0, i});
+    plan_one_device(whole);
+  }
   initialise();
 }
 
-void Session::plan_one_device(const Graph& graph) {
+void Session::plan_one_device(const Detail& whole) {
+  const Graph& graph = whole.plan.graph;
   if (options_.own_plan) {
     Plan own = options_.own_plan(graph);
     verify(own);
@@ -77,10 +88,10 @@ void Session::plan_one_device(const Graph& graph) {
   Plan forward_plan = place_memory(schedule_forward(graph));
   verify(plan);
   verify(forward_plan);
-  for (const BufferId b : inputs_of(graph)) inputs_.push_back({b, 0, 0});
-  batch_ = own_samples_ = of_a_micro_batch_ = inputs_.empty() ? 0 : graph.buffers[inputs_[0].buffer].shape[0];
-  counts_rows_.assign(graph.losses.size(), 0);
-  if (!counts_rows_.empty()) counts_rows_[0] = 1;
+  inputs_ = whole.inputs;
+  of_a_micro_batch_ = inputs_.empty() ? 0 : graph.buffers[inputs_[0].buffer].shape[0];
+  batch_ = own_samples_ = of_a_micro_batch_ * whole.micro_batches;
+  for (const Detail::Loss& loss : whole.losses) counts_rows_.push_back(loss.index == 0);
   for (const Parameter& p : graph.parameters) homes_.push_back({0, {p.buffer}});
   executor_ = backend_->make_executor({std::move(plan), std::move(forward_plan)});
   model_ = graph;

@@ -117,7 +117,8 @@ class Session {
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);
 
  private:
-  void plan_one_device(const Graph& graph);
+  // The plan of `whole` is one lane in order.
+  void plan_one_device(const Detail& whole);
   void plan_devices(const Graph& graph);
   int rank() const { return options_.backend.groups ? options_.backend.groups->world->rank() : 0; }
   void write_batch(const HostBatch& batch);

@@ -53,7 +53,7 @@ TEST(SimulateKinds, PipelineOfTwoKinds) {
   const ScratchFolder folder;
   write_text(folder / "two.cluster", two_kinds(kFast, kSlow));
   const std::string base =
-      "transformer --set width=256,heads=4,layers=8,sequence=128 --precision f32 --steps 1 --pp 2 --schedule gpipe "
+      "transformer --set width=256,heads=4,layers=8,sequence=128 --precision f32 --steps 1 --pp 2 --pipeline gpipe "
       "--no-slowdown --cluster " +
       (folder / "two.cluster");
   const nlohmann::json one = simulated(base + " --batch 4 --micro-batches 1"),
@@ -163,7 +163,7 @@ TEST(SimulateJobs, ShareDevicesAndLinks) {
 }
 
 TEST(SimulateFailure, TellsWhoWaitsForWhom) {
-  const std::string gone = "--synthetic stages=3,micro=4 --schedule gpipe --fail 1:2.7";
+  const std::string gone = "--synthetic stages=3,micro=4 --pipeline gpipe --fail 1:2.7";
   const CommandResult table = overtake("simulate " + gone);
   EXPECT_EQ(table.exit_code, 2);
   for (const char* word : {"0 of 1 steps done", "the device is gone", "waits for", "tasks begun", "unit.1/unit.0"})

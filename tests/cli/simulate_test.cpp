@@ -15,7 +15,7 @@ TEST(Simulate, SyntheticPipelinesAreAsPublished) {
   for (const int p : {2, 4, 8, 16})
     for (const int m : {16, 64}) {
       const double f = 1, b = 1.5, w = 0.5;
-      const std::string base = fmt::format("--synthetic stages={},micro={},f={},b={},w={} --schedule ", p, m, f, b, w);
+      const std::string base = fmt::format("--synthetic stages={},micro={},f={},b={},w={} --pipeline ", p, m, f, b, w);
       EXPECT_DOUBLE_EQ(step_ms(base + "gpipe"), (m + p - 1) * (f + b + w));
       EXPECT_DOUBLE_EQ(step_ms(base + "1f1b"), (m + p - 1) * (f + b + w));
       if (m % p == 0) {
@@ -29,7 +29,7 @@ TEST(Simulate, ZeroBubbleHasNone) {
   for (const int p : {2, 4, 8})
     for (const char* schedule : {"zb-h2", "zb-v"})
       EXPECT_DOUBLE_EQ(
-          step_ms(fmt::format("--synthetic stages={},micro={} --steps 4 --schedule {}", p, 3 * p, schedule)),
+          step_ms(fmt::format("--synthetic stages={},micro={} --steps 4 --pipeline {}", p, 3 * p, schedule)),
           3 * 3 * p);
 }
 
@@ -75,7 +75,7 @@ TEST(Simulate, TheSameEveryTime) {
   const ScratchFolder folder;
   const std::string run =
       "simulate bert-12 --set sequence=32 --cluster dgx-h100 --dp 2 --pp 4 --micro-batches 8 --batch 64 "
-      "--schedule zb-h1 --reduce by-layer --trace ";
+      "--pipeline zb-h1 --reduce by-layer --trace ";
   ASSERT_EQ(overtake(run + (folder / "a.json")).exit_code, 0);
   ASSERT_EQ(overtake(run + (folder / "b.json")).exit_code, 0);
   EXPECT_EQ(read_text(folder / "a.json"), read_text(folder / "b.json"));
@@ -125,7 +125,7 @@ TEST(Simulate, UserErrors) {
   says("lenet --cluster nowhere", {"nowhere"});
   says("lenet --cluster dgx-h100 --dp 9", {"9 devices", "has 8", "dgx-h100"});
   says("lenet --cluster dgx-h100:8 --pp 40", {"--pp 40", "layers"});
-  says("lenet --cluster dgx-h100 --pp 2 --schedule fast", {"fast"});
+  says("lenet --cluster dgx-h100 --pp 2 --pipeline fast", {"fast"});
   says("lenet --cluster dgx-h100 --dp 2 --reduce slow", {"--reduce slow", "by-layer"});
   says("lenet --cluster dgx-h100 --dp 3 --batch 32", {"--batch 32", "multiple"});
   says("lenet --slow 9:1", {"--slow 9:1", "devices 0 to 0"});

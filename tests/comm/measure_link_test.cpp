@@ -11,7 +11,7 @@
 
 #include "comm/local/local_group.h"
 #include "exec/executor.h"
-#include "train/site.h"
+#include "train/core_shares.h"
 
 namespace overtake {
 namespace {

@@ -8,13 +8,13 @@
 #include <random>
 #include <set>
 
+#include "graph/live_memory.h"
 #include "machine/gpu_target.h"
 #include "machine/roofline.h"
 #include "models/zoo.h"
 #include "passes/training_passes.h"
 #include "pipeline_case.h"
 #include "plan/pipeline/named.h"
-#include "report/live_memory.h"
 #include "sim/cluster_simulator.h"
 
 namespace overtake::tests {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/live_memory.h"
 #include "report/figures.h"
-#include "report/live_memory.h"
 #include "report/page.h"
 #include "report/perfetto.h"
 #include "temporary_folder.h"

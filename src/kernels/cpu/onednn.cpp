@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,7 +13,12 @@
 namespace overtake::kernels {
 
 const dnnl::engine& onednn_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    // Debian 12's oneDNN (2.6.3) ends in an illegal instruction in bfloat16 convolutions for AMX: it runs a tile
+    // instruction on tiles that it has not configured. Whoever has a better one can allow AMX by oneDNN's own variable.
+    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace overtake {
 namespace {
@@ -11,15 +12,19 @@ constexpr double kWorthwhile = 0.98;
 }  // namespace
 
 std::vector<TaskId> gradient_partners(const Graph& graph) {
-  std::map<std::pair<LayerId, Op>, TaskId> input_grads;
+  const auto key_of = [&](TaskId t) {
+    const Task& task = graph.tasks[t];
+    return std::tuple(task.layer, task.op, task.device, task.micro_batch);
+  };
+  std::map<std::tuple<LayerId, Op, std::uint16_t, std::uint32_t>, TaskId> input_grads;
   for (TaskId t = 0; t < graph.tasks.size(); ++t)
-    if (graph.tasks[t].kind == Kind::input_grad) input_grads[{graph.tasks[t].layer, graph.tasks[t].op}] = t;
+    if (graph.tasks[t].kind == Kind::input_grad) input_grads[key_of(t)] = t;
   const Dependencies deps = dependencies(graph);
   const auto waits_for = [&](TaskId a, TaskId b) { return std::ranges::find(deps.of(a), b) != deps.of(a).end(); };
   std::vector<TaskId> partners(graph.tasks.size(), kNone);
   for (TaskId t = 0; t < graph.tasks.size(); ++t) {
     if (graph.tasks[t].kind != Kind::weight_grad) continue;
-    const auto found = input_grads.find({graph.tasks[t].layer, graph.tasks[t].op});
+    const auto found = input_grads.find(key_of(t));
     if (found != input_grads.end() && !waits_for(t, found->second) && !waits_for(found->second, t))
       partners[t] = found->second;
   }

@@ -1,4 +1,4 @@
-#include "report/live_memory.h"
+#include "graph/live_memory.h"
 
 #include <algorithm>
 #include <map>
@@ -122,6 +122,10 @@ std::vector<std::vector<MemorySample>> live_memory(const Plan& plan, const Trace
     }
   }
   return samples;
+}
+
+std::int64_t total_bytes(const MemorySample& sample) {
+  return std::accumulate(sample.bytes.begin(), sample.bytes.end(), std::int64_t{0});
 }
 
 }  // namespace overtake

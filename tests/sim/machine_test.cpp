@@ -1,6 +1,6 @@
 // What is predicted of plans where they run: as ranks, as virtual GPUs, one after the other; and what is chosen by it.
 
-#include "train/site.h"
+#include "machine/machine.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "models/zoo.h"
 #include "passes/training_passes.h"
 #include "pipeline_case.h"
+#include "plan/divide/step_planner.h"
 #include "plan/pipeline/named.h"
-#include "train/parallel_candidates.h"
 
 namespace overtake::tests {
 namespace {
@@ -27,44 +27,44 @@ Outline pipeline_of(const BlockGraph& blocks, const PipelineProblem& problem, co
 double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 // Ranks tell one another their losses at the end of a step, so none begins the next before all are done.
-TEST(Site, RanksEndTheirStepsTogether) {
+TEST(Machine, RanksEndTheirStepsTogether) {
   const BlockGraph blocks = synthetic_blocks(8, kMs, kMs, kMs);
   const PipelineProblem problem = problem_of(blocks, 4, 8);
-  const Site site = site_of_ranks(kNoTime, {1, 1, 1, 1}, 1);
+  const Machine machine = machine_of_ranks(kNoTime, {1, 1, 1, 1}, 1);
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
     const Outline plan = pipeline_of(blocks, problem, name);
     const std::int64_t makespan = evaluate(problem, make_schedule(name, problem)).makespan_ns;
-    EXPECT_NEAR(ms(predict_step(plan, site).step_ns()), ms(makespan), 0.001 * ms(makespan)) << name;
+    EXPECT_NEAR(ms(predict_step(plan, machine).step_ns()), ms(makespan), 0.001 * ms(makespan)) << name;
   }
 }
 
-TEST(Site, RanksThatShareACoreAreSlower) {
+TEST(Machine, RanksThatShareACoreAreSlower) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, kMs, kMs);
   const PipelineProblem problem = problem_of(blocks, 2, 4);
   const Outline plan = pipeline_of(blocks, problem, "1f1b");
-  const double whole = ms(predict_step(plan, site_of_ranks(kNoTime, {1, 1}, 1)).step_ns());
-  EXPECT_NEAR(ms(predict_step(plan, site_of_ranks(kNoTime, {0.5, 0.5}, 1)).step_ns()), 2 * whole, 0.01 * whole);
+  const double whole = ms(predict_step(plan, machine_of_ranks(kNoTime, {1, 1}, 1)).step_ns());
+  EXPECT_NEAR(ms(predict_step(plan, machine_of_ranks(kNoTime, {0.5, 0.5}, 1)).step_ns()), 2 * whole, 0.01 * whole);
 }
 
 // Every message is late by the latency, which is what the model of pipelines calls transfer_ns.
-TEST(Site, VirtualGpusHaveTheirLinks) {
+TEST(Machine, VirtualGpusHaveTheirLinks) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, kMs, kMs);
   PipelineProblem problem = problem_of(blocks, 4, 4);
   const Outline plan = pipeline_of(blocks, problem, "1f1b");
-  const Site site = site_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = kMs / 2});
+  const Machine machine = machine_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = kMs / 2});
   problem.transfer_ns = kMs / 2;
   const std::int64_t expected = evaluate(problem, make_schedule("1f1b", problem)).makespan_ns;
-  EXPECT_NEAR(ms(predict_step(plan, site).step_ns()), ms(expected), 0.001 * ms(expected));
+  EXPECT_NEAR(ms(predict_step(plan, machine).step_ns()), ms(expected), 0.001 * ms(expected));
 }
 
-TEST(Site, OneLaneTakesTheSum) {
+TEST(Machine, OneLaneTakesTheSum) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, 2 * kMs, 3 * kMs);
   const PipelineProblem problem = problem_of(blocks, 2, 4);
-  EXPECT_EQ(predict_step(pipeline_of(blocks, problem, "1f1b"), Site{}).step_ns(), 4 * 4 * 6 * kMs);
+  EXPECT_EQ(predict_step(pipeline_of(blocks, problem, "1f1b"), Machine{}).step_ns(), 4 * 4 * 6 * kMs);
 }
 
 struct Step {
-  BlockGraph blocks;
+  Workload work;
   PipelineProblem pipeline;
 };
 
@@ -72,17 +72,17 @@ Step step_of(const std::string& model, const std::string& settings, std::uint32_
   PassRunner runner;
   const Graph step = build_training_graph(build_model(model, ModelSettings::parse(settings)), GpuTarget(),
                                           {.optimizer = {}, .extra = {}}, runner);
-  Step out{make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 64), {}};
-  out.pipeline = problem_of(out.blocks, stages, micro_batches);
+  Step out{{.blocks = make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 64)}, {}};
+  out.pipeline = problem_of(out.work.blocks, stages, micro_batches);
   return out;
 }
 
 // Of the step's own time: how long the link takes for all gradients.
 LinkTimes link_taking(double share, const Step& step) {
   std::int64_t ns = 0, bytes = 0;
-  for (const TaskCost& w : step.blocks.work) ns += w.ns;
-  for (const BlockGraph::Block& b : step.blocks.blocks)
-    for (const BufferId g : b.gradients) bytes += step.blocks.graph.bytes(g);
+  for (const TaskCost& w : step.work.blocks.work) ns += w.ns;
+  for (const BlockGraph::Block& b : step.work.blocks.blocks)
+    for (const BufferId g : b.gradients) bytes += step.work.blocks.graph.bytes(g);
   return {
       .latency_ns = 100,
       .bytes_per_s = static_cast<std::int64_t>(1e9 * static_cast<double>(bytes) / (share * static_cast<double>(ns))),
@@ -92,17 +92,17 @@ LinkTimes link_taking(double share, const Step& step) {
 TEST(Candidates, OfFirstKAreTheBestAndByLayer) {
   const Step step = step_of("resnet-50", "batch=8,image=64", 1, 1);
   const ParallelOptions options{.replicas = 2, .reduce = "first-k"};
-  const ParallelProblem problem{step.blocks, step.pipeline, options};
-  const Site site = site_of_ranks(link_taking(0.8, step), {1, 1}, 1);
-  const std::vector<ParallelCandidate> found = find_candidates(problem, &site);
+  const Machine machine = machine_of_ranks(link_taking(0.8, step), {1, 1}, 1);
+  const StepPlanner planner(step.work, options, machine);
+  const std::vector<ParallelCandidate> found = planner.candidates();
   ASSERT_EQ(found.size(), 3u);
   EXPECT_TRUE(std::ranges::is_sorted(found, {}, &ParallelCandidate::predicted_ns));
   EXPECT_EQ(std::ranges::count(found, FirstK{}, &ParallelCandidate::first_k), 1);
   EXPECT_GT(found[0].first_k.k, 0u);
   // No k is predicted to be better by more than a hair: the search looks at a few only.
-  for (std::uint32_t k = 0; k <= step.blocks.blocks.size(); ++k) {
-    const ParallelCandidate other{found[0].schedule, "first-k", {k}};
-    EXPECT_GE(1.01 * ms(predict_step(spread_as(other, problem), site).step_ns()), ms(found[0].predicted_ns)) << k;
+  for (std::uint32_t k = 0; k <= step.work.blocks.blocks.size(); ++k) {
+    const ParallelCandidate other{.schedule = found[0].schedule, .reduce = "first-k", .first_k = {k}};
+    EXPECT_GE(1.01 * ms(planner.predict(other).step_ns()), ms(found[0].predicted_ns)) << k;
   }
 }
 
@@ -114,14 +114,15 @@ TEST(Candidates, OfFirstKMayBeginFurtherUp) {
   BlockGraph blocks = synthetic_blocks(kLayers, 10'000'000, 10'000'000, 10'000'000);
   for (std::uint32_t b = 0; b < kLayers; ++b)
     blocks.graph.buffers[blocks.blocks[b].gradients[0]].shape = {b == 0 ? 80'000'000 : 20'000'000};
-  const PipelineProblem pipeline{.devices = 1, .micro_batches = 1, .stages = block_costs(blocks)};
   const ParallelOptions options{.replicas = 2, .reduce = "first-k"};
-  const ParallelProblem problem{blocks, pipeline, options};
-  const Site site = site_of_ranks({.latency_ns = 100, .bytes_per_s = 1'000'000'000, .busy_cores = 0}, {1, 1}, 1);
-  const std::vector<ParallelCandidate> found = find_candidates(problem, &site);
+  const Workload work{.blocks = blocks};
+  const Machine machine =
+      machine_of_ranks({.latency_ns = 100, .bytes_per_s = 1'000'000'000, .busy_cores = 0}, {1, 1}, 1);
+  const StepPlanner planner(work, options, machine);
+  const std::vector<ParallelCandidate> found = planner.candidates();
   const auto predicted = [&](FirstK first_k) {
-    const ParallelCandidate other{found[0].schedule, "first-k", first_k};
-    return ms(predict_step(spread_as(other, problem), site).step_ns());
+    const ParallelCandidate other{.schedule = found[0].schedule, .reduce = "first-k", .first_k = first_k};
+    return ms(planner.predict(other).step_ns());
   };
   double first = predicted({}), any = first;
   for (std::uint32_t k = 1; k <= kLayers; ++k)
@@ -138,13 +139,13 @@ TEST(Candidates, OfFirstKMayBeginFurtherUp) {
 TEST(Candidates, OfAutoAreNeverBehindWhatCanBeGiven) {
   const Step step = step_of("resnet-18", "batch=8,image=64", 1, 1);
   const ParallelOptions options{.replicas = 2, .reduce = "auto"};
-  const ParallelProblem problem{step.blocks, step.pipeline, options};
   for (const double share : {0.1, 0.8, 3.0}) {
-    const Site site = site_of_ranks(link_taking(share, step), {1, 1}, 1);
-    const std::vector<ParallelCandidate> found = find_candidates(problem, &site);
+    const Machine machine = machine_of_ranks(link_taking(share, step), {1, 1}, 1);
+    const StepPlanner planner(step.work, options, machine);
+    const std::vector<ParallelCandidate> found = planner.candidates();
     for (const char* reduce : {"buckets", "by-layer", "scatter-gather"}) {
-      const ParallelCandidate other{found[0].schedule, reduce};
-      EXPECT_GE(predict_step(spread_as(other, problem), site).step_ns(), found[0].predicted_ns) << reduce << share;
+      const ParallelCandidate other{.schedule = found[0].schedule, .reduce = reduce};
+      EXPECT_GE(planner.predict(other).step_ns(), found[0].predicted_ns) << reduce << share;
     }
   }
 }
@@ -152,22 +153,22 @@ TEST(Candidates, OfAutoAreNeverBehindWhatCanBeGiven) {
 TEST(Candidates, OfASearchAreNeverBehindANamedSchedule) {
   const Step step = step_of("gpt2", "layers=6,width=64,heads=2,sequence=16,positions=16,vocabulary=100,batch=2", 4, 8);
   const ParallelOptions options{.stages = 4, .micro_batches = 8, .pipeline = "search", .search_seconds = 0.2};
-  const ParallelProblem problem{step.blocks, step.pipeline, options};
-  const Site site = site_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = 5000});
-  const std::vector<ParallelCandidate> found = find_candidates(problem, &site);
+  const Machine machine = machine_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = 5000});
+  const StepPlanner planner(step.work, options, machine);
+  const std::vector<ParallelCandidate> found = planner.candidates();
   EXPECT_LE(found.size(), 3u);
   for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}) {
-    const ParallelCandidate other{make_schedule(name, step.pipeline), "buckets"};
-    EXPECT_GE(predict_step(spread_as(other, problem), site).step_ns(), found[0].predicted_ns) << name;
+    const ParallelCandidate other{.schedule = make_schedule(name, step.pipeline), .reduce = "buckets"};
+    EXPECT_GE(planner.predict(other).step_ns(), found[0].predicted_ns) << name;
   }
 }
 
 TEST(Candidates, AreTheSameAfterATripAsText) {
   const Step step = step_of("resnet-18", "batch=8,image=64", 2, 4);
   const ParallelOptions options{.replicas = 2, .stages = 2, .micro_batches = 4, .pipeline = "zb-h1", .reduce = "auto"};
-  const ParallelProblem problem{step.blocks, step.pipeline, options};
-  const Site site = site_of_ranks(link_taking(0.5, step), {1, 1, 1, 1}, 1);
-  const std::vector<ParallelCandidate> found = find_candidates(problem, &site);
+  const Machine machine = machine_of_ranks(link_taking(0.5, step), {1, 1, 1, 1}, 1);
+  const StepPlanner planner(step.work, options, machine);
+  const std::vector<ParallelCandidate> found = planner.candidates();
   const std::vector<ParallelCandidate> again = candidates_from_text(to_text(found));
   ASSERT_EQ(again.size(), found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -18,6 +18,7 @@ struct MemorySample {
   std::int64_t at_ns = 0;                                  // from the start of the step; holds until the next sample
   std::array<std::int64_t, kMemoryGroups.size()> bytes{};  // per group
 };
+std::int64_t total_bytes(const MemorySample& sample);
 
 // Per device, samples wherever the sum changes, the first at 0. A buffer is live from the begin of its writer to the
 // end of its last reader in this trace; what lives across steps, inputs and outputs, always; what a delayed task reads,

@@ -1,0 +1,35 @@
+#pragma once
+// How a step is divided over devices, and what of that is left open.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plan/divide/first_k.h"
+#include "plan/pipeline/named.h"
+
+namespace overtake {
+
+struct ParallelOptions {
+  std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
+  std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
+  ScheduleOptions schedule_options = {};                      // of that schedule
+  double search_seconds = 2;
+  bool may_repeat_weights = false;     // a search may put a layer on two devices, as dualpipe does: for simulating only
+  std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
+  std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
+  std::int64_t bucket_bytes = 25 << 20;
+  std::uint32_t groups = 1;  // see DetailOptions; with one replica only
+  bool predict = false;      // say what a step of the plan will take
+  bool sync_batch_norm = false;
+  double clip_norm = 0;  // over all devices; the step has no clipping of its own
+  bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
+  std::uint32_t devices() const { return replicas * stages; }
+  bool searches() const { return stages > 1 && pipeline == "search"; }
+  bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
+};
+
+// User errors name the flag.
+void check(const ParallelOptions& options);
+
+}  // namespace overtake
