@@ -1,5 +1,7 @@
 #include "cli/simulated_tables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/units.h"
