@@ -23,7 +23,7 @@ TEST(Parallel, PipelinesOfEverySchedule) {
     for (const char* schedule :
          {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "fast-forward", "modulo", "search"}) {
       SCOPED_TRACE(c.model + " " + schedule);
-      const ParallelOptions parallel{.stages = 2, .micro_batches = 4, .pipeline = schedule, .search_seconds = 0.2};
+      const ParallelOptions parallel{.stages = 2, .micro_batches = 4, .pipeline = schedule, .search_tries = 2000};
       expect_same(one, in_one_process(c, parallel));
       expect_same(one, on_ranks(c, parallel));
     }
@@ -70,7 +70,7 @@ TEST(Parallel, ChoosesWithoutATrace) {
       expect_same(chosen, on_ranks(c, given));
     }
     const ParallelOptions hybrid{
-        .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "search", .search_seconds = 0.2, .reduce = "auto"};
+        .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "search", .search_tries = 2000, .reduce = "auto"};
     EXPECT_EQ(on_ranks(c, hybrid).hash, in_one_process(c, {.micro_batches = 4, .groups = 2}).hash);
   }
 }

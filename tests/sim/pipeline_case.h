@@ -7,7 +7,7 @@
 namespace overtake::tests {
 
 inline PipelineProblem problem_of(const BlockGraph& blocks, std::uint32_t devices, std::uint32_t micro_batches) {
-  return {.devices = devices, .micro_batches = micro_batches, .stages = block_costs(blocks), .memory_cap = {}};
+  return {.devices = devices, .micro_batches = micro_batches, .blocks = block_costs(blocks), .memory_cap = {}};
 }
 
 }  // namespace overtake::tests

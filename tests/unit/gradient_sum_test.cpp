@@ -63,7 +63,7 @@ constexpr std::uint32_t kMicroBatches = 4;
 Detail plan_of(const Graph& step, const char* schedule, const Target& target) {
   const BlockGraph blocks = make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 24);
   const PipelineProblem problem{
-      .devices = 2, .micro_batches = kMicroBatches, .stages = block_costs(blocks), .memory_cap = {}};
+      .devices = 2, .micro_batches = kMicroBatches, .blocks = block_costs(blocks), .memory_cap = {}};
   Detail whole = make_detail(step, blocks, make_outline(blocks, problem, make_schedule(schedule, problem), {}),
                              {.target = &target});
   verify(whole.plan);

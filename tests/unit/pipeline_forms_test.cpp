@@ -116,7 +116,7 @@ TEST(PipelineForms, DualPipe) {
   for_all([](std::uint32_t p, std::uint32_t m, Times t) {
     if (p % 2 != 0 || m < 2 * p) return;
     PipelineProblem problem = alike(p, m, t);
-    for (BlockCosts& c : problem.stages) c.weight_bytes = 1000;
+    for (BlockCosts& c : problem.blocks) c.weight_bytes = 1000;
     const PipelineTimes times = times_of("dualpipe", problem);
     const std::int64_t both = t.b + t.w;
     if (m % 2 == 0) {

@@ -1,7 +1,7 @@
 #pragma once
 // The shortest schedule of a small pipeline, by branch and bound over which block starts next, anywhere. Knows nothing
-// of layouts with chunks, rules and searches: every stage is a block of its own, on any device. Transfers
-// take no time.
+// of layouts with chunks, rules and searches: every stage is a block of its own, on any device, and takes what it takes
+// there. Transfers take no time.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@ class PipelineOptimum {
   // they pass every stage in order without loss.
   std::int64_t solve(std::int64_t limit) {
     best_ = limit;
-    device_.assign(problem_.stages.size(), 0);
+    device_.assign(problem_.blocks.size(), 0);
     place(0, 0);
     return best_;
   }
@@ -47,11 +47,17 @@ class PipelineOptimum {
       visit(root);
       return;
     }
-    // Devices are alike: the next unused one stands for all of them.
-    for (std::uint32_t d = 0; d <= std::min(used, problem_.devices - 1); ++d) {
+    // Where devices are alike, the next unused one stands for all of them.
+    const bool are_alike = problem_.kind_of_device.empty() && problem_.memory_caps.empty();
+    for (std::uint32_t d = 0; d <= (are_alike ? std::min(used, problem_.devices - 1) : problem_.devices - 1); ++d) {
       device_[stage] = d;
       place(stage + 1, std::max(used, d + 1));
     }
+  }
+
+  const BlockCosts& costs(std::size_t stage) const {
+    if (problem_.kind_of_device.empty()) return problem_.blocks[stage];
+    return problem_.blocks_of_kind[problem_.kind_of_device[device_[stage]]][stage];
   }
 
   std::int64_t bound(const Node& n) const {
@@ -59,12 +65,12 @@ class PipelineOptimum {
     std::vector<std::int64_t> work(problem_.devices);
     const std::size_t stages = device_.size();
     std::int64_t forwards = 0;  // of later stages
-    for (std::size_t s = stages; s-- > 0;) forwards += problem_.stages[s].forward_ns;
-    std::int64_t all_gradients = problem_.stages[0].weight_grad_ns;
-    for (const BlockCosts& c : problem_.stages) all_gradients += c.input_grad_ns;
-    gradients = problem_.stages[0].weight_grad_ns;
+    for (std::size_t s = stages; s-- > 0;) forwards += costs(s).forward_ns;
+    std::int64_t all_gradients = costs(0).weight_grad_ns;
+    for (std::size_t s = 0; s < stages; ++s) all_gradients += costs(s).input_grad_ns;
+    gradients = costs(0).weight_grad_ns;
     for (std::size_t s = 0; s < stages; ++s) {
-      const BlockCosts& c = problem_.stages[s];
+      const BlockCosts& c = costs(s);
       forwards -= c.forward_ns;
       const auto left = [&](std::size_t kind) { return problem_.micro_batches - n.count[3 * s + kind]; };
       const std::uint32_t d = device_[s];
@@ -95,7 +101,7 @@ class PipelineOptimum {
       ++next.count[q];
       next.live[d] += more(q);
       next.now = at;
-      next.free[d] = next.end[q] = at + problem_.stages[q / 3].ns(static_cast<Kind>(q % 3));
+      next.free[d] = next.end[q] = at + costs(q / 3).ns(static_cast<Kind>(q % 3));
       for (std::int64_t& ns : next.free) ns = std::max(ns, at);
       for (std::int64_t& ns : next.end) ns = std::max(ns, at);
       visit(next);
@@ -103,7 +109,7 @@ class PipelineOptimum {
   }
 
   std::int64_t more(std::size_t q) const {
-    const BlockCosts& c = problem_.stages[q / 3];
+    const BlockCosts& c = costs(q / 3);
     return q % 3 == 0 ? c.activation_bytes : q % 3 == 1 ? c.gradient_bytes - c.activation_bytes : -c.gradient_bytes;
   }
 
@@ -112,7 +118,9 @@ class PipelineOptimum {
     const std::uint32_t d = device_[q / 3];
     const std::uint32_t b = n.count[q];
     if (b == problem_.micro_batches) return -1;
-    if (problem_.memory_cap && more(q) > 0 && n.live[d] + more(q) > *problem_.memory_cap) return -1;
+    const std::int64_t cap =
+        !problem_.memory_caps.empty() ? problem_.memory_caps[d] : problem_.memory_cap.value_or(INT64_MAX);
+    if (more(q) > 0 && n.live[d] + more(q) > cap) return -1;
     std::int64_t at = n.free[d];
     const auto wait = [&](std::size_t other) {
       if (n.count[other] <= b) return false;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <vector>
 
 #include "base/error.h"
 #include "plan/pipeline/named.h"
@@ -20,8 +21,22 @@ struct Times {
 // schedule's paper counts.
 inline PipelineProblem alike(std::uint32_t devices, std::uint32_t micro_batches, Times times,
                              std::uint32_t per_device = 1) {
-  PipelineProblem problem{.devices = devices, .micro_batches = micro_batches, .stages = {}};
-  problem.stages.assign(std::size_t{devices} * per_device, {times.f, times.b, times.w, 1, 1, 0});
+  PipelineProblem problem{.devices = devices, .micro_batches = micro_batches, .blocks = {}};
+  problem.blocks.assign(std::size_t{devices} * per_device, {times.f, times.b, times.w, 1, 1, 0});
+  return problem;
+}
+
+// Device d runs every stage in 1 / speeds[d] of its time.
+inline PipelineProblem with_speeds(PipelineProblem problem, const std::vector<double>& speeds) {
+  problem.kind_of_device.clear();
+  problem.blocks_of_kind.clear();
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    problem.kind_of_device.push_back(d);
+    problem.blocks_of_kind.push_back(problem.blocks);
+    for (BlockCosts& c : problem.blocks_of_kind.back())
+      for (std::int64_t* ns : {&c.forward_ns, &c.input_grad_ns, &c.weight_grad_ns})
+        *ns = static_cast<std::int64_t>(static_cast<double>(*ns) / speeds[d]);
+  }
   return problem;
 }
 

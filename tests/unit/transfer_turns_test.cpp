@@ -45,7 +45,7 @@ class Planner {
   Detail plan(const Layout& layout, std::string_view schedule, const Way& way) const {
     const PipelineProblem problem{.devices = layout.stages,
                                   .micro_batches = layout.micro_batches,
-                                  .stages = block_costs(blocks_),
+                                  .blocks = block_costs(blocks_),
                                   .memory_cap = {}};
     const Outline cluster = make_outline(blocks_, problem, make_schedule(schedule, problem),
                                          {.replicas = layout.replicas,

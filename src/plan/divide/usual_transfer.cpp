@@ -5,8 +5,10 @@
 
 namespace overtake {
 
-std::int64_t usual_transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
-                               Protocol protocol, std::uint32_t from, std::uint32_t to) {
+namespace {
+
+// What a block hands on to the next: the median.
+std::int64_t usual_bytes(const BlockGraph& blocks) {
   std::vector<std::int64_t> crossing;
   for (std::size_t i = 0; i + 1 < blocks.blocks.size(); ++i) {
     std::int64_t bytes = 0;
@@ -18,12 +20,36 @@ std::int64_t usual_transfer_ns(const BlockGraph& blocks, const Cluster& cluster,
   }
   if (crossing.empty()) return 0;
   std::ranges::sort(crossing);
-  const std::int64_t bytes = crossing[crossing.size() / 2];
-  if (bytes == 0) return 0;
+  return crossing[crossing.size() / 2];
+}
+
+}  // namespace
+
+std::int64_t usual_transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
+                               Protocol protocol, std::uint32_t from, std::uint32_t to) {
+  return usual_transfers_ns(blocks, cluster, topology, protocol, {from, to}, 2)[0][1];
+}
+
+std::vector<std::vector<std::int64_t>> usual_transfers_ns(const BlockGraph& blocks, const Cluster& cluster,
+                                                          const Topology& topology, Protocol protocol,
+                                                          const std::vector<std::uint32_t>& devices,
+                                                          std::uint32_t stages) {
+  std::vector<std::vector<std::int64_t>> ns(stages, std::vector<std::int64_t>(stages, 0));
+  const std::int64_t bytes = usual_bytes(blocks);
+  if (bytes == 0) return ns;
   FlowNetwork network(topology.links);
   Paths paths(topology, network);
-  const DeviceGroup pair = make_group(cluster, paths, {from, to});
-  return choose(pair, Operation::send_recv, bytes, Algorithm::automatic, protocol).predicted_ns;
+  for (std::size_t replica = 0; replica < devices.size(); replica += stages) {
+    for (std::uint32_t from = 0; from < stages; ++from) {
+      for (std::uint32_t to = 0; to < stages; ++to) {
+        if (from == to) continue;
+        const DeviceGroup pair = make_group(cluster, paths, {devices[replica + from], devices[replica + to]});
+        ns[from][to] = std::max(ns[from][to],
+                                choose(pair, Operation::send_recv, bytes, Algorithm::automatic, protocol).predicted_ns);
+      }
+    }
+  }
+  return ns;
 }
 
 }  // namespace overtake

@@ -2,6 +2,7 @@
 // What a message between two stages of a pipeline takes, for schedules, which know one number only.
 
 #include <cstdint>
+#include <vector>
 
 #include "machine/cluster.h"
 #include "plan/divide/blocks.h"
@@ -13,5 +14,11 @@ namespace overtake {
 // Nanoseconds from one device to another of what a block usually hands on to the next.
 std::int64_t usual_transfer_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
                                Protocol protocol, std::uint32_t from, std::uint32_t to);
+
+// [from][to]: the same between the devices of a pipeline, `stages` of each replica; of replicas, the slowest.
+std::vector<std::vector<std::int64_t>> usual_transfers_ns(const BlockGraph& blocks, const Cluster& cluster,
+                                                          const Topology& topology, Protocol protocol,
+                                                          const std::vector<std::uint32_t>& devices,
+                                                          std::uint32_t stages);
 
 }  // namespace overtake

@@ -18,7 +18,7 @@ std::int64_t change(const BlockCosts& costs, std::uint32_t kind) {
 }  // namespace
 
 ListScheduler::ListScheduler(const PipelineProblem& problem, const PipelineLayout& layout)
-    : transfer_ns_(problem.transfer_ns),
+    : problem_(&problem),
       layout_(layout),
       micro_batches_(layout.device_of.size()),
       slots_of_(problem.devices),
@@ -27,12 +27,13 @@ ListScheduler::ListScheduler(const PipelineProblem& problem, const PipelineLayou
   const std::vector<BlockCosts> costs = chunk_costs(problem, layout);
   for (std::uint32_t r = 0; r < layout.device_of.size(); ++r) {
     std::vector<std::int64_t> needs(problem.devices);
-    for (std::uint32_t c = 0; c < costs.size(); ++c) {
+    for (std::uint32_t c = 0; c < layout.chunks(); ++c) {
       const std::uint32_t d = layout.device_of[r][c];
-      const std::int64_t need = std::max(costs[c].activation_bytes, costs[c].gradient_bytes);
+      const BlockCosts& own = costs[std::size_t{r} * layout.chunks() + c];
+      const std::int64_t need = std::max(own.activation_bytes, own.gradient_bytes);
       needs[d] += need;
       slots_of_[d].push_back(static_cast<std::uint32_t>(slots_.size()));
-      slots_.push_back({r, c, d, costs[c], need});
+      slots_.push_back({r, c, d, own, need});
       ends_.insert(ends_.end(), 3, std::vector<std::int64_t>(micro_batches_[r].size()));
     }
     for (std::uint32_t d = 0; d < problem.devices; ++d) most_need_[d] = std::max(most_need_[d], needs[d]);
@@ -46,7 +47,7 @@ std::int64_t ListScheduler::ready(std::uint32_t queue) const {
   // When block n of another queue is there.
   const auto after = [&](std::uint32_t other) {
     if (count_[other] <= n) return kNever;
-    return ends_[other][n] + (slots_[other / 3].device == slot.device ? 0 : transfer_ns_);
+    return ends_[other][n] + problem_->transfer(slots_[other / 3].device, slot.device);
   };
   if (queue % 3 == kForward) return slot.chunk == 0 ? 0 : after(queue - 3);
   if (queue % 3 == kWeight) return after(queue - 1);
@@ -142,7 +143,7 @@ void ListScheduler::start(std::uint32_t queue, std::int64_t now, ChunkOrders& or
   if (kind == kWeight || slot.chunk == (kind == kForward ? layout_.chunks() - 1 : 0)) return;
   const std::uint32_t other = slots_[kind == kForward ? queue / 3 + 1 : queue / 3 - 1].device;
   if (other == slot.device) return;
-  look_at_[other] = std::min(look_at_[other], std::max(free_at_[other], end + transfer_ns_));
+  look_at_[other] = std::min(look_at_[other], std::max(free_at_[other], end + problem_->transfer(slot.device, other)));
 }
 
 std::int64_t ListScheduler::run(const ListRule& rule, ChunkOrders& orders) {

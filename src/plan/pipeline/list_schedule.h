@@ -19,6 +19,7 @@ struct ListRule {
 // micro-batches under way could still be finished one after the other within the cap, so nobody gets stuck.
 class ListScheduler {
  public:
+  // The problem must outlive it.
   ListScheduler(const PipelineProblem& problem, const PipelineLayout& layout);
 
   // What finishing one micro-batch on a device takes: the least cap that works.
@@ -49,7 +50,7 @@ class ListScheduler {
   void decide(std::uint32_t device, const ListRule& rule, ChunkOrders& orders);
   void start(std::uint32_t queue, std::int64_t now, ChunkOrders& orders);
 
-  std::int64_t transfer_ns_;
+  const PipelineProblem* problem_;
   PipelineLayout layout_;
   std::vector<Slot> slots_;
   std::vector<std::vector<std::uint32_t>> micro_batches_;  // by route

@@ -23,9 +23,9 @@ PipelineSchedule written(const PipelineProblem& problem, PipelineLayout layout, 
 }
 
 void need_stages(const PipelineProblem& problem, std::string_view name, std::uint32_t per_device) {
-  if (problem.stages.size() / per_device < problem.devices)
+  if (problem.blocks.size() / per_device < problem.devices)
     fail_user("pipeline: {} needs {} stages for {} devices, there are {}; cut the model finer or use fewer devices",
-              name, std::uint64_t{per_device} * problem.devices, problem.devices, problem.stages.size());
+              name, std::uint64_t{per_device} * problem.devices, problem.devices, problem.blocks.size());
 }
 
 // All forwards, then all backwards (arXiv 1811.06965).
@@ -210,9 +210,8 @@ PipelineSchedule fast_forwarded(const PipelineProblem& given, PipelineLayout lay
   }
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     const std::int64_t least = scheduler.least_cap(d);
-    std::int64_t most = least * problem.devices;
-    if (problem.memory_cap) most = std::clamp(*problem.memory_cap - evaluator.weight_bytes(d), least, most);
-    rule.caps.push_back(most);
+    const std::int64_t most = least * problem.devices;
+    rule.caps.push_back(std::clamp(problem.cap(d) - evaluator.weight_bytes(d), least, most));
   }
   const std::int64_t ns = scheduler.run(rule, schedule.orders);
   rule.patience = 1;
@@ -229,9 +228,8 @@ PipelineSchedule fast_forward(const PipelineProblem& problem, const ScheduleOpti
   PipelineSchedule plain = zero_bubble(
       problem, [&](std::uint32_t d) { return problem.devices - 1 - d; }, [](std::uint32_t) { return 0u; });
   PipelineEvaluator evaluator(problem, plain.layout);
-  for (std::uint32_t d = 0; problem.memory_cap && d < problem.devices; ++d)
-    if (evaluator.peak_activation_bytes(plain.orders[d]) + evaluator.weight_bytes(d) > *problem.memory_cap)
-      return filled;
+  for (std::uint32_t d = 0; problem.has_caps() && d < problem.devices; ++d)
+    if (evaluator.peak_activation_bytes(plain.orders[d]) + evaluator.weight_bytes(d) > problem.cap(d)) return filled;
   return evaluator.run(plain.orders) < evaluator.run(filled.orders) ? plain : filled;
 }
 

@@ -55,7 +55,7 @@ void OrderSearch::find_chain() {
       id = block_id(*problem_, Kind::forward, b.chunk - 1, b.micro_batch);
     else if (b.kind == Kind::weight_grad)
       id = block_id(*problem_, Kind::input_grad, b.chunk, b.micro_batch);
-    else if (b.chunk + 1 < evaluator_.costs().size())
+    else if (b.chunk + 1 < evaluator_.chunks())
       id = block_id(*problem_, Kind::input_grad, b.chunk + 1, b.micro_batch);
     at = place_of_[id];
   }
@@ -93,10 +93,10 @@ void OrderSearch::apply(const Move& move) {
 
 std::int64_t OrderSearch::time(const std::vector<Move>& moves) {
   for (const Move& move : moves) {
-    if (!problem_->memory_cap) break;
+    if (!problem_->has_caps()) break;
     const std::int64_t bytes =
         evaluator_.peak_activation_bytes(orders_[move.device]) + evaluator_.weight_bytes(move.device);
-    if (bytes > *problem_->memory_cap) return PipelineEvaluator::kStuck;
+    if (bytes > problem_->cap(move.device)) return PipelineEvaluator::kStuck;
   }
   return evaluator_.run(orders_);
 }

@@ -17,13 +17,14 @@ bool RuleSearch::prepare(const PipelineLayout& layout) {
   const PipelineEvaluator evaluator(*problem_, layout);
   room_.resize(problem_->devices);
   least_bytes_ = 0;
+  fits_ = true;
   for (std::uint32_t d = 0; d < problem_->devices; ++d) {
     const std::int64_t least = scheduler_.least_cap(d), weights = evaluator.weight_bytes(d);
     least_bytes_ = std::max(least_bytes_, weights + least);
-    room_[d] = least * problem_->micro_batches;
-    if (problem_->memory_cap) room_[d] = std::min(room_[d], *problem_->memory_cap - weights);
+    room_[d] = std::min(least * problem_->micro_batches, problem_->cap(d) - weights);
+    fits_ = fits_ && weights + least <= problem_->cap(d);
   }
-  return !problem_->memory_cap || least_bytes_ <= *problem_->memory_cap;
+  return fits_;
 }
 
 ListRule RuleSearch::plain_rule(std::size_t which) const {
@@ -119,7 +120,7 @@ bool RuleSearch::change_layout(State& state, SearchBudget& budget) const {
   const std::uint32_t chunks = layout.chunks();
   switch (budget.below(3)) {
     case 0: {  // a stage from a chunk to its neighbour
-      if (chunks < 2 || problem_->stages.size() == chunks) return false;
+      if (chunks < 2 || problem_->blocks.size() == chunks) return false;
       const std::size_t c = 1 + budget.below(chunks - 1);
       const bool is_up = budget.one_in(2);
       const std::size_t giver = is_up ? c : c - 1;

@@ -10,9 +10,10 @@ class RuleSearch {
  public:
   RuleSearch(const PipelineProblem& problem, PipelineLayout layout);
 
-  // What the device that needs most must keep to run one micro-batch after the other. Nothing else may be called if
-  // that is above the cap.
+  // What the device that needs most must keep to run one micro-batch after the other.
   std::int64_t least_bytes() const { return least_bytes_; }
+  // Whether every device can keep that. Nothing else may be called if not.
+  bool fits() const { return fits_; }
 
   // A few rules that make sense; at least one, more while less than `until` of the budget is gone.
   void try_plain_rules(SearchBudget& budget, double until);
@@ -46,6 +47,7 @@ class RuleSearch {
   ListScheduler scheduler_;
   std::vector<std::int64_t> room_;  // by device: bytes for activations in the scheduler's layout
   std::int64_t least_bytes_ = 0;
+  bool fits_ = true;
   State now_, best_;
   ChunkOrders orders_, best_orders_;
 };

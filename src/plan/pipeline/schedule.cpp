@@ -16,6 +16,15 @@ std::string text_of(const ChunkTask& b) {
   return fmt::format("{} of micro-batch {} in chunk {}", name_of(b.kind), b.micro_batch, b.chunk);
 }
 
+void check_costs(const std::vector<BlockCosts>& blocks) {
+  for (std::size_t s = 0; s < blocks.size(); ++s) {
+    const BlockCosts& c = blocks[s];
+    const std::int64_t least = std::min(
+        {c.forward_ns, c.input_grad_ns, c.weight_grad_ns, c.activation_bytes, c.gradient_bytes, c.weight_bytes});
+    if (least < 0) fail_user("pipeline: stage {} has a cost of {}; give 0 or more", s, least);
+  }
+}
+
 }  // namespace
 
 BlockCosts& BlockCosts::operator+=(const BlockCosts& other) {
@@ -31,48 +40,68 @@ BlockCosts& BlockCosts::operator+=(const BlockCosts& other) {
 void check(const PipelineProblem& problem) {
   if (problem.devices == 0) fail_user("pipeline: 0 devices; give at least 1");
   if (problem.micro_batches == 0) fail_user("pipeline: 0 micro-batches; give at least 1");
-  if (problem.stages.size() < problem.devices)
-    fail_user("pipeline: {} stages for {} devices; use at most {} devices", problem.stages.size(), problem.devices,
-              problem.stages.size());
-  if (problem.stages.size() * 3 * problem.micro_batches > std::numeric_limits<std::int32_t>::max())
-    fail_user("pipeline: {} stages times {} micro-batches are too many; use fewer micro-batches", problem.stages.size(),
+  if (problem.blocks.size() < problem.devices)
+    fail_user("pipeline: {} stages for {} devices; use at most {} devices", problem.blocks.size(), problem.devices,
+              problem.blocks.size());
+  if (problem.blocks.size() * 3 * problem.micro_batches > std::numeric_limits<std::int32_t>::max())
+    fail_user("pipeline: {} stages times {} micro-batches are too many; use fewer micro-batches", problem.blocks.size(),
               problem.micro_batches);
   if (problem.transfer_ns < 0) fail_user("pipeline: transfers take {} ns; give 0 or more", problem.transfer_ns);
-  for (std::size_t s = 0; s < problem.stages.size(); ++s) {
-    const BlockCosts& c = problem.stages[s];
-    const std::int64_t least = std::min(
-        {c.forward_ns, c.input_grad_ns, c.weight_grad_ns, c.activation_bytes, c.gradient_bytes, c.weight_bytes});
-    if (least < 0) fail_user("pipeline: stage {} has a cost of {}; give 0 or more", s, least);
+  check_costs(problem.blocks);
+  const auto has_all = [&](const auto& by_device) { return by_device.empty() || by_device.size() == problem.devices; };
+  OVERTAKE_CHECK(has_all(problem.kind_of_device) && has_all(problem.memory_caps) && has_all(problem.link_ns),
+                 "a kind, a cap and links for each of {} devices, or for none", problem.devices);
+  for (const std::uint32_t kind : problem.kind_of_device)
+    OVERTAKE_CHECK(kind < problem.blocks_of_kind.size(), "there is no kind {} of devices", kind);
+  for (const std::vector<BlockCosts>& blocks : problem.blocks_of_kind) {
+    OVERTAKE_CHECK(blocks.size() == problem.blocks.size(), "a kind of devices has costs of {} stages, not of {}",
+                   blocks.size(), problem.blocks.size());
+    check_costs(blocks);
+  }
+  for (const std::vector<std::int64_t>& links : problem.link_ns) {
+    OVERTAKE_CHECK(links.size() == problem.devices, "a device has {} links", links.size());
+    if (const std::int64_t least = std::ranges::min(links); least < 0)
+      fail_user("pipeline: transfers take {} ns; give 0 or more", least);
   }
 }
 
 PipelineProblem with_sizes(PipelineProblem problem) {
   const auto is_empty = [](const BlockCosts& c) { return c.activation_bytes + c.gradient_bytes == 0; };
-  if (!problem.memory_cap && std::ranges::all_of(problem.stages, is_empty))
-    for (BlockCosts& c : problem.stages) c.activation_bytes = c.gradient_bytes = 1;
+  if (problem.has_caps() || !std::ranges::all_of(problem.blocks, is_empty)) return problem;
+  for (BlockCosts& c : problem.blocks) c.activation_bytes = c.gradient_bytes = 1;
+  for (std::vector<BlockCosts>& blocks : problem.blocks_of_kind)
+    for (BlockCosts& c : blocks) c.activation_bytes = c.gradient_bytes = 1;
   return problem;
 }
 
 double mean_block_ns(const PipelineProblem& problem) {
   std::int64_t sum = 0;
-  for (const BlockCosts& c : problem.stages) sum += c.ns();
-  return static_cast<double>(sum) / (3 * static_cast<double>(problem.stages.size()));
+  for (std::uint32_t d = 0; d < problem.devices; ++d)
+    for (const BlockCosts& c : problem.blocks_on(d)) sum += c.ns();
+  return static_cast<double>(sum) / (3 * static_cast<double>(problem.blocks.size() * problem.devices));
 }
 
 std::vector<BlockCosts> chunk_costs(const PipelineProblem& problem, const PipelineLayout& layout) {
-  std::vector<BlockCosts> costs(layout.chunks());
-  for (std::uint32_t c = 0; c < costs.size(); ++c)
-    for (std::uint32_t s = layout.first_block[c]; s < layout.first_block[c + 1]; ++s) costs[c] += problem.stages[s];
+  const std::uint32_t chunks = layout.chunks();
+  std::vector<BlockCosts> costs(layout.device_of.size() * chunks);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const std::size_t c = i % chunks;
+    const std::vector<BlockCosts>& blocks = problem.blocks_on(layout.device_of[i / chunks][c]);
+    for (std::uint32_t s = layout.first_block[c]; s < layout.first_block[c + 1]; ++s) costs[i] += blocks[s];
+  }
   return costs;
 }
 
 PipelineEvaluator::PipelineEvaluator(const PipelineProblem& problem, const PipelineLayout& layout)
     : problem_(&problem), layout_(layout), costs_(chunk_costs(problem, layout)), weights_(problem.devices) {
-  for (std::uint32_t c = 0; c < costs_.size(); ++c) {
+  for (std::uint32_t c = 0; c < chunks(); ++c) {
     std::vector<std::uint32_t> devices;
-    for (const std::vector<std::uint32_t>& route : layout_.device_of)
-      if (std::ranges::find(devices, route[c]) == devices.end()) devices.push_back(route[c]);
-    for (const std::uint32_t d : devices) weights_[d] += costs_[c].weight_bytes;
+    for (std::size_t r = 0; r < layout_.device_of.size(); ++r) {
+      const std::uint32_t d = layout_.device_of[r][c];
+      if (std::ranges::find(devices, d) != devices.end()) continue;
+      devices.push_back(d);
+      weights_[d] += costs_[r * chunks() + c].weight_bytes;
+    }
   }
 }
 
@@ -80,12 +109,12 @@ std::int64_t PipelineEvaluator::ready(const ChunkTask& b) const {
   const auto left = [&](Kind kind, std::uint32_t chunk) {
     const std::int64_t at = left_[block_id(*problem_, kind, chunk, b.micro_batch)];
     if (at == kStuck || chunk == b.chunk) return at;
-    return at + (device(chunk, b.micro_batch) == device(b.chunk, b.micro_batch) ? 0 : problem_->transfer_ns);
+    return at + problem_->transfer(device(chunk, b.micro_batch), device(b.chunk, b.micro_batch));
   };
   if (b.kind == Kind::forward) return b.chunk == 0 ? 0 : left(Kind::forward, b.chunk - 1);
   if (b.kind == Kind::input_grad) {
     const std::int64_t own = ends_[block_id(*problem_, Kind::forward, b.chunk, b.micro_batch)];
-    if (own == kStuck || b.chunk + 1 == costs_.size()) return own;
+    if (own == kStuck || b.chunk + 1 == chunks()) return own;
     const std::int64_t above = left(Kind::input_grad, b.chunk + 1);
     return above == kStuck ? kStuck : std::max(own, above);
   }
@@ -111,7 +140,7 @@ std::int64_t PipelineEvaluator::ready_together(const std::vector<ChunkTask>& ord
 void PipelineEvaluator::wake(const ChunkOrders& orders, const ChunkTask& done) {
   if (done.kind == Kind::weight_grad || (done.kind == Kind::input_grad && done.chunk == 0)) return;
   const std::uint32_t next = done.kind == Kind::forward ? done.chunk + 1 : done.chunk - 1;
-  if (next == costs_.size()) return;
+  if (next == chunks()) return;
   const std::uint32_t d = device(next, done.micro_batch);
   for (std::size_t i = next_[d]; i < orders[d].size(); ++i) {
     const ChunkTask& head = orders[d][i];
@@ -121,7 +150,7 @@ void PipelineEvaluator::wake(const ChunkOrders& orders, const ChunkTask& done) {
 }
 
 std::int64_t PipelineEvaluator::run(const ChunkOrders& orders) {
-  const std::size_t blocks = costs_.size() * 3 * problem_->micro_batches;
+  const std::size_t blocks = std::size_t{chunks()} * 3 * problem_->micro_batches;
   ends_.assign(blocks, kStuck);
   left_.assign(blocks, kStuck);
   next_.assign(orders.size(), 0);
@@ -142,7 +171,7 @@ std::int64_t PipelineEvaluator::run(const ChunkOrders& orders) {
       std::uint32_t last = first;
       for (;; ++last) {
         const ChunkTask& b = order[last];
-        ends_[block_id(*problem_, b)] = end += costs_[b.chunk].ns(b.kind);
+        ends_[block_id(*problem_, b)] = end += costs(b).ns(b.kind);
         if (!b.is_joined) break;
       }
       free_at_[d] = end;
@@ -160,7 +189,7 @@ std::int64_t PipelineEvaluator::run(const ChunkOrders& orders) {
 std::int64_t PipelineEvaluator::peak_activation_bytes(const std::vector<ChunkTask>& order) const {
   std::int64_t live = 0, peak = 0;
   for (const ChunkTask& b : order) {
-    const BlockCosts& c = costs_[b.chunk];
+    const BlockCosts& c = costs(b);
     if (b.kind == Kind::forward) live += c.activation_bytes;
     if (b.kind == Kind::input_grad) live += c.gradient_bytes - c.activation_bytes;
     if (b.kind == Kind::weight_grad) live -= c.gradient_bytes;
@@ -185,13 +214,13 @@ PipelineTimes evaluate(const PipelineProblem& problem, const PipelineSchedule& s
     return times;
   }
   std::int64_t activations = 0;
-  for (const BlockCosts& c : problem.stages) activations += c.activation_bytes;
+  for (const BlockCosts& c : problem.blocks) activations += c.activation_bytes;
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     DeviceTimes& device = times.devices[d];
     const std::vector<ChunkTask>& order = schedule.orders[d];
     for (const ChunkTask& b : order) {
       times.start_ns[block_id(problem, b)] = evaluator.start(b);
-      device.busy_ns += evaluator.costs()[b.chunk].ns(b.kind);
+      device.busy_ns += evaluator.costs(b).ns(b.kind);
     }
     if (!order.empty()) {
       device.start_ns = times.start_ns[block_id(problem, order.front())];
@@ -212,7 +241,7 @@ void verify(const PipelineProblem& problem, const PipelineSchedule& schedule) {
   const PipelineLayout& layout = schedule.layout;
   const std::uint32_t m = problem.micro_batches;
   OVERTAKE_CHECK(layout.first_block.size() > 1 && layout.first_block.front() == 0 &&
-                     layout.first_block.back() == problem.stages.size() &&
+                     layout.first_block.back() == problem.blocks.size() &&
                      std::ranges::adjacent_find(layout.first_block, std::greater_equal()) == layout.first_block.end(),
                  "{}: chunks do not cover the stages", schedule.name);
   OVERTAKE_CHECK(layout.route_of.empty() || layout.route_of.size() == m, "{}: a route for each micro-batch",

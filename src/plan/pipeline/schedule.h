@@ -42,9 +42,33 @@ struct BlockCosts {
 
 struct PipelineProblem {
   std::uint32_t devices = 1, micro_batches = 1;
-  std::vector<BlockCosts> stages;               // in the order of forward; at least one per device
+  std::vector<BlockCosts> blocks;               // the stages, in the order of forward; at least one per device
   std::int64_t transfer_ns = 0;                 // from a chunk to the next on another device
   std::optional<std::int64_t> memory_cap = {};  // bytes, of each device
+
+  // Devices that differ. Where these are empty, all devices have the costs, the transfer time and the cap above.
+  std::vector<std::uint32_t> kind_of_device = {};            // by device: which of blocks_of_kind it runs
+  std::vector<std::vector<BlockCosts>> blocks_of_kind = {};  // [kind][stage]
+  std::vector<std::int64_t> memory_caps = {};                // by device, bytes; kNoCap: any
+  std::vector<std::vector<std::int64_t>> link_ns = {};       // [from][to]: the transfer time between two devices
+
+  static constexpr std::int64_t kNoCap = INT64_MAX;
+  bool has_caps() const { return memory_cap || !memory_caps.empty(); }
+  std::int64_t cap(std::uint32_t device) const {
+    return memory_caps.empty() ? memory_cap.value_or(kNoCap) : memory_caps[device];
+  }
+  const std::vector<BlockCosts>& blocks_on(std::uint32_t device) const {
+    return kind_of_device.empty() ? blocks : blocks_of_kind[kind_of_device[device]];
+  }
+  std::int64_t transfer(std::uint32_t from, std::uint32_t to) const {
+    if (from == to) return 0;
+    return link_ns.empty() ? transfer_ns : link_ns[from][to];
+  }
+  // Whether exchanging two devices changes nothing.
+  bool are_alike(std::uint32_t a, std::uint32_t b) const {
+    if (!link_ns.empty()) return a == b;
+    return (kind_of_device.empty() || kind_of_device[a] == kind_of_device[b]) && cap(a) == cap(b);
+  }
 };
 
 // Which stages lie where. Micro-batches may take different routes: then several devices have the same chunk.
@@ -86,16 +110,18 @@ struct PipelineTimes {
   std::string why_stuck;
 };
 
-// User errors: nothing to run, fewer stages than devices, negative times or sizes.
+// User errors: nothing to run, fewer stages than devices, negative times or sizes. Internal errors: lists by device
+// that do not have an entry for each.
 void check(const PipelineProblem& problem);
 
 // Where nothing is said of memory, a stage keeps a byte of every micro-batch: so a limit on what is under way still
 // means something.
 PipelineProblem with_sizes(PipelineProblem problem);
 
-// What a block takes if every stage is one.
+// What a block takes if every stage is one, on average over the devices.
 double mean_block_ns(const PipelineProblem& problem);
 
+// [route * chunks + chunk]: what a chunk takes and keeps on its route's device.
 std::vector<BlockCosts> chunk_costs(const PipelineProblem& problem, const PipelineLayout& layout);
 
 inline std::uint32_t block_id(const PipelineProblem& problem, Kind kind, std::uint32_t chunk,
@@ -122,13 +148,17 @@ class PipelineEvaluator {
   std::int64_t run(const ChunkOrders& orders);
   // Of the last run, by block_id; kStuck: did not run.
   const std::vector<std::int64_t>& ends() const { return ends_; }
-  std::int64_t start(const ChunkTask& b) const { return ends_[block_id(*problem_, b)] - costs_[b.chunk].ns(b.kind); }
+  std::int64_t start(const ChunkTask& b) const { return ends_[block_id(*problem_, b)] - costs(b).ns(b.kind); }
   // When all that a block waits for, beyond its own device's order, had come; kStuck: has not.
   std::int64_t ready(const ChunkTask& b) const;
   // Of the last run: blocks that each device ran before it was stuck.
   const std::vector<std::uint32_t>& ran() const { return next_; }
 
-  const std::vector<BlockCosts>& costs() const { return costs_; }
+  // Of the block's chunk, on the device that runs it.
+  const BlockCosts& costs(const ChunkTask& b) const {
+    return costs_[std::size_t{layout_.route(b.micro_batch)} * layout_.chunks() + b.chunk];
+  }
+  std::uint32_t chunks() const { return layout_.chunks(); }
   // Without weights.
   std::int64_t peak_activation_bytes(const std::vector<ChunkTask>& order) const;
   std::int64_t weight_bytes(std::uint32_t device) const { return weights_[device]; }
@@ -144,7 +174,7 @@ class PipelineEvaluator {
 
   const PipelineProblem* problem_;
   PipelineLayout layout_;
-  std::vector<BlockCosts> costs_;          // by chunk
+  std::vector<BlockCosts> costs_;          // by route and chunk
   std::vector<std::int64_t> weights_;      // by device
   std::vector<std::int64_t> ends_, left_;  // by block id; left: when the result set out
   std::vector<std::uint32_t> next_, awake_;
