@@ -31,7 +31,8 @@ inline PipelineProblem with_speeds(PipelineProblem problem, const std::vector<do
   problem.kind_of_device.clear();
   problem.blocks_of_kind.clear();
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
-    problem.kind_of_device.push_back(d);
+    const auto same = std::ranges::find(speeds, speeds[d]) - speeds.begin();
+    problem.kind_of_device.push_back(static_cast<std::uint32_t>(same));
     problem.blocks_of_kind.push_back(problem.blocks);
     for (BlockCosts& c : problem.blocks_of_kind.back())
       for (std::int64_t* ns : {&c.forward_ns, &c.input_grad_ns, &c.weight_grad_ns})

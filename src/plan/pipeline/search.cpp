@@ -15,6 +15,8 @@ namespace {
 
 // So many can all be looked at.
 constexpr std::size_t kFewLayouts = 64;
+// Where devices differ, each layout of alike ones is several.
+constexpr std::size_t kFewUnequalLayouts = 256;
 // Chunks per device beyond which nothing more is tried.
 constexpr std::uint32_t kMostChunks = 4;
 
@@ -130,6 +132,7 @@ class ScheduleSearch {
   void list_layouts() {
     const auto n = static_cast<std::uint32_t>(problem_.blocks.size());
     const std::uint32_t p = problem_.devices;
+    const bool are_alike = problem_.are_alike(0, p - 1) && problem_.kind_of_device.empty();
     std::vector<std::pair<std::string, PipelineLayout>> layouts{{"contiguous", contiguous_layout(problem_)}};
     const auto add = [&](std::string name, PipelineLayout layout) {
       const auto is_same = [&](const auto& other) { return other.second == layout; };
@@ -139,7 +142,8 @@ class ScheduleSearch {
     for (std::uint32_t v = 2; v <= kMostChunks && v * p <= n; ++v) add("interleaved", interleaved_layout(problem_, v));
     for (std::uint32_t g = 1; g * p <= n; g *= 2) add("modulo", modulo_layout(problem_, g));
     if (options_.may_repeat_weights && problem_.micro_batches > 1 && p > 1) add("two-way", two_way_layout(problem_));
-    for (PipelineLayout& layout : all_layouts(problem_, kFewLayouts)) add("free", std::move(layout));
+    for (PipelineLayout& layout : all_layouts(problem_, are_alike ? kFewLayouts : kFewUnequalLayouts))
+      add("free", std::move(layout));
     for (auto& [name, layout] : layouts) list(name, std::move(layout));
     if (lists_.empty() && problem_.has_caps()) list("memory's", layout_by_memory(problem_));
     if (!lists_.empty() || !best_named_.schedule.name.empty()) return;
