@@ -56,7 +56,7 @@ def main():
                 best = min(named, key=lambda r: r["step_ms"])
                 count += 1
                 begin = time.monotonic()
-                again = [simulate(options.overtake, [*setting, "--schedule", "search"])["runs"][0]
+                again = [simulate(options.overtake, [*setting, "--pipeline", "search"])["runs"][0]
                          for _ in range(options.calls - 1)]
                 seconds = (time.monotonic() - begin) / max(1, len(again))
                 is_slower = searched["step_ms"] > best["step_ms"] * (1 + 1e-12)

@@ -119,9 +119,8 @@ void JobFlags::add_to(CLI::App& c) {
   c.add_option("--pipeline", run.parallel.pipeline, schedules)->capture_default_str();
   c.add_option("--chunks", run.parallel.schedule_options.chunks, "per device, of interleaved")->capture_default_str();
   c.add_option("--group", run.parallel.schedule_options.group, "blocks per chunk, of modulo")->capture_default_str();
-  c.add_option("--search-seconds", run.parallel.search_seconds, "for --pipeline search")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  c.add_option("--search-tries", run.parallel.search_tries,
+               "for --pipeline search: schedules to try; default: what takes about two seconds");
   c.add_flag("--weights-once", weights_once, "for --pipeline search: no layer on two devices, as dualpipe has them");
   c.add_option("--reduce", run.parallel.reduce,
                "how replicas sum their gradients: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "

@@ -152,7 +152,7 @@ TEST(Candidates, OfAutoAreNeverBehindWhatCanBeGiven) {
 
 TEST(Candidates, OfASearchAreNeverBehindANamedSchedule) {
   const Step step = step_of("gpt2", "layers=6,width=64,heads=2,sequence=16,positions=16,vocabulary=100,batch=2", 4, 8);
-  const ParallelOptions options{.stages = 4, .micro_batches = 8, .pipeline = "search", .search_seconds = 0.2};
+  const ParallelOptions options{.stages = 4, .micro_batches = 8, .pipeline = "search", .search_tries = 2000};
   const Machine machine = machine_of_virtual_gpus(4, {.bytes_per_s = 1'000'000'000, .latency_ns = 5000});
   const StepPlanner planner(step.work, options, machine);
   const std::vector<ParallelCandidate> found = planner.candidates();

@@ -24,7 +24,7 @@ Detail divide_into_micro_batches(const Graph& step, const MicroBatchOptions& opt
   // On one device the order of blocks follows from the graph alone, so what they take does not matter.
   const std::vector<TaskCost> costs(step.tasks.size());
   const BlockGraph blocks = make_blocks(step, costs, static_cast<std::uint32_t>(step.tasks.size()));
-  const PipelineProblem problem{.devices = 1, .micro_batches = options.micro_batches, .stages = block_costs(blocks)};
+  const PipelineProblem problem{.devices = 1, .micro_batches = options.micro_batches, .blocks = block_costs(blocks)};
   const Outline outline =
       make_outline(blocks, problem, make_schedule("1f1b", problem), {.updates_wait_for_all = options.clip_norm > 0});
   Detail whole = make_detail(step, blocks, outline, {.groups = options.groups, .target = &target});

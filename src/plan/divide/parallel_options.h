@@ -14,7 +14,7 @@ struct ParallelOptions {
   std::uint32_t replicas = 1, stages = 1, micro_batches = 1;  // these are of one replica
   std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
   ScheduleOptions schedule_options = {};                      // of that schedule
-  double search_seconds = 2;
+  std::optional<std::uint64_t> search_tries = {};  // schedules a search tries; none: what takes about two seconds
   bool may_repeat_weights = false;     // a search may put a layer on two devices, as dualpipe does: for simulating only
   std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
   std::optional<FirstK> first_k = {};  // of first-k; none: the fastest

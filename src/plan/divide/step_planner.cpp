@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "plan/divide/usual_transfer.h"
@@ -54,6 +57,59 @@ PipelineSchedule schedule_from_json(const nlohmann::json& in) {
   return s;
 }
 
+// What each device of a pipeline is. Of replicas, which all follow the same schedule, the slowest and the smallest
+// count.
+void describe_links(const BlockGraph& blocks, const Machine& machine, const std::vector<std::uint32_t>& devices,
+                    PipelineProblem& problem) {
+  problem.link_ns =
+      usual_transfers_ns(blocks, machine.cluster, machine.topology, machine.options.protocol, devices, problem.devices);
+  problem.transfer_ns = problem.link_ns[0][1];
+  for (std::uint32_t from = 0; from < problem.devices; ++from)
+    for (std::uint32_t to = 0; to < problem.devices; ++to)
+      if (from != to && problem.link_ns[from][to] != problem.transfer_ns) return;
+  problem.link_ns.clear();
+}
+
+void describe_memories(const Machine& machine, const std::vector<std::uint32_t>& devices, PipelineProblem& problem) {
+  std::vector<std::int64_t>& caps = problem.memory_caps;
+  caps.assign(problem.devices, PipelineProblem::kNoCap);
+  for (std::size_t d = 0; d < devices.size(); ++d)
+    if (const std::int64_t memory = machine.memory_of(devices[d]); memory > 0)
+      caps[d % problem.devices] = std::min(caps[d % problem.devices], memory);
+  if (std::ranges::adjacent_find(caps, std::not_equal_to()) != caps.end()) return;
+  if (caps[0] != PipelineProblem::kNoCap) problem.memory_cap = caps[0];
+  caps.clear();
+}
+
+void describe_kinds(const Workload& work, const Machine& machine, const std::vector<std::uint32_t>& devices,
+                    PipelineProblem& problem) {
+  std::map<std::set<std::uint32_t>, std::uint32_t> known;  // the cluster's kinds that a device and its replicas have
+  for (std::uint32_t i = 0; i < problem.devices && !work.by_kind.empty(); ++i) {
+    std::set<std::uint32_t> kinds;
+    for (std::size_t d = i; d < devices.size(); d += problem.devices)
+      kinds.insert(machine.topology.vertices[devices[d]].type);
+    const auto [kind, is_new] = known.try_emplace(kinds, static_cast<std::uint32_t>(known.size()));
+    problem.kind_of_device.push_back(kind->second);
+    if (!is_new) continue;
+    std::vector<BlockCosts> slowest;
+    for (const std::uint32_t k : kinds) {
+      BlockGraph blocks = work.blocks;
+      if (!work.by_kind[k].empty()) blocks.work = work.by_kind[k];
+      const std::vector<BlockCosts> own = block_costs(blocks);
+      if (slowest.empty()) slowest = own;
+      for (std::size_t b = 0; b < own.size(); ++b) {
+        slowest[b].forward_ns = std::max(slowest[b].forward_ns, own[b].forward_ns);
+        slowest[b].input_grad_ns = std::max(slowest[b].input_grad_ns, own[b].input_grad_ns);
+        slowest[b].weight_grad_ns = std::max(slowest[b].weight_grad_ns, own[b].weight_grad_ns);
+      }
+    }
+    problem.blocks_of_kind.push_back(std::move(slowest));
+  }
+  if (known.size() > 1) return;
+  problem.kind_of_device.clear();
+  problem.blocks_of_kind.clear();
+}
+
 }  // namespace
 
 std::string ParallelCandidate::name(const ParallelOptions& options) const {
@@ -77,18 +133,16 @@ StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, c
   if (blocks.blocks.size() < options.stages)
     fail_user("--pp {}: {} has only {} layers with weights; use fewer stages", options.stages, blocks.graph.model,
               blocks.blocks.size());
-  problem_ = {.devices = options.stages, .micro_batches = options.micro_batches, .stages = block_costs(blocks)};
+  problem_ = {.devices = options.stages, .micro_batches = options.micro_batches, .blocks = block_costs(blocks)};
   if (!machine.has_devices()) return;
   if (devices_.empty()) {
     devices_.resize(options.devices());
     std::iota(devices_.begin(), devices_.end(), 0u);
   }
   if (options.stages == 1) return;
-  problem_.transfer_ns =
-      usual_transfer_ns(blocks, machine.cluster, machine.topology, machine.options.protocol, devices_[0], devices_[1]);
-  for (const std::uint32_t d : devices_)
-    if (const std::int64_t memory = machine.memory_of(d); memory > 0)
-      problem_.memory_cap = std::min(memory, problem_.memory_cap.value_or(memory));
+  describe_links(blocks, machine, devices_, problem_);
+  describe_memories(machine, devices_, problem_);
+  describe_kinds(work, machine, devices_, problem_);
 }
 
 // Which tasks there are does not depend on what they take.
@@ -140,33 +194,34 @@ std::vector<ParallelCandidate> StepPlanner::candidates() const {
   return all;
 }
 
-// The one asked for. Of a search, what it found and all named ones, which it knows only as if transfers were a delay.
+// The one asked for. Of a search, the best by prediction of what it found and of all named ones: the search itself
+// knows transfers only as a delay.
 std::vector<ParallelCandidate> StepPlanner::schedules() const {
-  std::vector<ParallelCandidate> all;
-  const auto add = [&](PipelineSchedule schedule, std::string reason) {
-    all.push_back({.schedule = std::move(schedule),
-                   .reduce = options_.reduce == "auto" ? "by-layer" : options_.reduce,
-                   .first_k = options_.first_k.value_or(FirstK{}),
-                   .reason = std::move(reason)});
+  const auto candidate = [&](PipelineSchedule schedule, std::string reason) {
+    return ParallelCandidate{.schedule = std::move(schedule),
+                             .reduce = options_.reduce == "auto" ? "by-layer" : options_.reduce,
+                             .first_k = options_.first_k.value_or(FirstK{}),
+                             .reason = std::move(reason)};
   };
-  if (!options_.searches()) {
-    add(make_schedule(options_.stages == 1 ? "1f1b" : options_.pipeline, problem_, options_.schedule_options), "");
-    return all;
+  if (!options_.searches())
+    return {candidate(
+        make_schedule(options_.stages == 1 ? "1f1b" : options_.pipeline, problem_, options_.schedule_options), "")};
+  const ScheduleSearchOptions search{.tries = options_.search_tries,
+                                     .may_repeat_weights = options_.may_repeat_weights,
+                                     .named = options_.schedule_options};
+  if (!machine_.has_devices()) {
+    FoundSchedule found = search_schedule(problem_, search);
+    return {candidate(std::move(found.schedule), found.reason)};
   }
-  FoundSchedule found = search_schedule(
-      problem_, {.seconds = options_.search_seconds, .may_repeat_weights = options_.may_repeat_weights});
-  add(std::move(found.schedule), found.reason);
-  for (const NamedSchedule& named : named_schedules()) {
-    try {
-      PipelineSchedule s = make_schedule(named.name, problem_, options_.schedule_options);
-      const bool repeats_weights = s.layout.device_of.size() > 1;
-      if ((options_.may_repeat_weights || !repeats_weights) &&
-          !(s.layout == all[0].schedule.layout && s.orders == all[0].schedule.orders))
-        add(std::move(s), fmt::format("{} as it is", named.name));
-    } catch (const UserError&) {
-      // Not for so many devices, stages or micro-batches.
-    }
-  }
+  // What does not fit counts only if nothing does.
+  const auto step_ns = [&](const PipelineSchedule& schedule) {
+    constexpr std::int64_t kUnfit = std::int64_t{1} << 62;
+    const ParallelCandidate c = predicted(candidate(schedule, ""));
+    return c.predicted_ns + (c.fits ? 0 : kUnfit);
+  };
+  std::vector<ParallelCandidate> all;
+  for (FoundSchedule& found : best_schedules(problem_, search, step_ns, kMostCandidates))
+    all.push_back(candidate(std::move(found.schedule), std::move(found.reason)));
   return all;
 }
 

@@ -258,12 +258,19 @@ std::vector<FoundSchedule> search_schedules(const PipelineProblem& problem, cons
 
 FoundSchedule best_schedule(const PipelineProblem& problem, const ScheduleSearchOptions& options,
                             const PredictStep& predict) {
+  return best_schedules(problem, options, predict, 1)[0];
+}
+
+std::vector<FoundSchedule> best_schedules(const PipelineProblem& problem, const ScheduleSearchOptions& options,
+                                          const PredictStep& predict, std::size_t count) {
   const std::uint64_t tries = options.tries.value_or(usual_tries(problem));
   ScheduleSearchOptions first = options;
   first.tries = static_cast<std::uint64_t>(kFirstPart * static_cast<double>(tries));
   std::vector<FoundSchedule> all = search_schedules(problem, first, kFoundToPredict);
   for (FoundSchedule& found : all) found.predicted_ns = predict(found.schedule);
-  FoundSchedule best = *std::ranges::min_element(all, {}, &FoundSchedule::predicted_ns);
+  std::ranges::stable_sort(all, {}, &FoundSchedule::predicted_ns);
+  if (all.size() > count) all.resize(count);
+  FoundSchedule& best = all[0];
   const PipelineProblem sized = with_sizes(problem);
   SearchBudget budget(tries - *first.tries, options.seed + 1);
   for (std::size_t round = 1; round <= kRoundsToPredict; ++round) {
@@ -279,7 +286,7 @@ FoundSchedule best_schedule(const PipelineProblem& problem, const ScheduleSearch
   }
   best.times = evaluate(problem, best.schedule);
   best.tries += budget.tries();
-  return best;
+  return all;
 }
 
 }  // namespace overtake

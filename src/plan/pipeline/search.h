@@ -50,5 +50,8 @@ using PredictStep = std::function<std::int64_t(const PipelineSchedule& schedule)
 // measure. Never slower by it than any of these; of equal ones the first of search_schedules.
 FoundSchedule best_schedule(const PipelineProblem& problem, const ScheduleSearchOptions& options,
                             const PredictStep& predict);
+// The same one, and after it the next best by `predict`; at most `count`.
+std::vector<FoundSchedule> best_schedules(const PipelineProblem& problem, const ScheduleSearchOptions& options,
+                                          const PredictStep& predict, std::size_t count);
 
 }  // namespace overtake
