@@ -10,21 +10,22 @@ import sys
 # Room: the rooms it may include besides itself.
 MAY_SEE = {
     "base": [],
+    "run": ["base"],
     "kernels": ["base"],
     "graph": ["base"],
     "ops": ["base", "graph"],
     "machine": ["base", "graph", "ops"],
     "models": ["base", "graph", "ops"],
     "rewrite": ["base", "graph", "ops"],
-    "passes": ["base", "graph", "ops", "machine", "rewrite"],
+    "passes": ["base", "run", "graph", "ops", "machine", "rewrite"],
     "sim": ["base", "graph", "machine"],
-    "plan": ["base", "graph", "ops", "machine", "rewrite", "passes", "sim"],
+    "plan": ["base", "run", "graph", "ops", "machine", "rewrite", "passes", "sim"],
     "comm": ["base", "graph"],
     "launch": ["base", "comm"],
     "exec": ["base", "graph", "ops", "machine", "plan", "kernels", "comm"],
     "report": ["base", "graph"],
-    "train": ["base", "graph", "ops", "models", "machine", "passes", "plan", "sim", "exec", "comm"],
-    "cli": ["base", "graph", "ops", "models", "machine", "passes", "plan", "sim", "exec", "comm", "launch", "report",
+    "train": ["base", "run", "graph", "ops", "models", "machine", "passes", "plan", "sim", "exec", "comm"],
+    "cli": ["base", "run", "graph", "ops", "models", "machine", "passes", "plan", "sim", "exec", "comm", "launch", "report",
             "train"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/')

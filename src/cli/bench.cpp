@@ -7,16 +7,17 @@
 #include "cli/bench_rows.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
-#include "cli/session_flags.h"
+#include "cli/spec_flags.h"
 #include "ops/op.h"
 #include "report/perfetto.h"
 #include "report/table.h"
+#include "train/run_options.h"
 
 namespace overtake {
 namespace {
 
 struct BenchFlags {
-  SessionFlags session;
+  SpecFlags spec;
   std::vector<std::string> schedules = {"in-order", "ooo"};
   int steps = 10;
   int warm = 2;
@@ -72,22 +73,24 @@ nlohmann::json json_of_passes(const std::vector<PassRecord>& passes) {
   return all;
 }
 
-BenchRow make_row(const std::string& name, const SessionFlags& flags, ScheduleChoice schedule) {
-  SessionFlags::Start start = flags.load();
-  SessionOptions options = flags.options(schedule);
+BenchRow make_row(const std::string& name, const RunSpec& spec, const BenchFlags& flags) {
+  SessionOptions options = session_options(spec);
+  options.note = print_note;
+  if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  StartingPoint start = load_start(spec, print_note);
   options.initial = std::move(start.initial);
   BenchRow row{name, std::make_unique<Session>(std::move(start.graph), std::move(options))};
-  row.session->fill_inputs(flags.seed + 1);
+  row.session->fill_inputs(spec.seed + 1);
   return row;
 }
 
-std::vector<BenchRow> make_rows(const BenchFlags& flags) {
+std::vector<BenchRow> make_rows(const RunSpec& spec, const BenchFlags& flags) {
+  std::vector<Variant> all;
+  if (flags.explain) all = variants(spec);
+  if (!flags.explain)
+    for (const std::string& name : flags.schedules) all.emplace_back(Variant{name, spec}).spec.schedule = name;
   std::vector<BenchRow> rows;
-  if (flags.explain)
-    for (const Variant& v : variants(flags.session)) rows.push_back(make_row(v.name, v.flags, v.schedule));
-  else
-    for (const std::string& name : flags.schedules)
-      rows.push_back(make_row(name, flags.session, schedule_from_string(name)));
+  for (const Variant& v : all) rows.push_back(make_row(v.name, v.spec, flags));
   return rows;
 }
 
@@ -108,17 +111,27 @@ nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
           {"weights_hash", hash}};
 }
 
+// A file may be of training, with what benches do not have: those fields are as if not given.
+RunSpec of_one_device(RunSpec spec) {
+  for (const Field& field : fields())
+    if (!field.is_of(Command::bench)) std::visit([&](auto member) { spec.*member = RunSpec{}.*member; }, field.member);
+  return spec;
+}
+
 int bench(const BenchFlags& flags) {
   if (flags.steps < 1) fail_user("--steps {}: it must be at least 1", flags.steps);
   if (flags.warm < 0) fail_user("--warm {}: it must be at least 0", flags.warm);
+  const RunSpec spec = of_one_device(flags.spec.spec());
   if (!flags.trace.empty()) check_writable(flags.trace);
-  std::vector<BenchRow> rows = make_rows(flags);
+  flags.spec.check_saving();
+  std::vector<BenchRow> rows = make_rows(spec, flags);
+  flags.spec.save(spec);
   measure(rows, {.steps = flags.steps,
                  .warm = flags.warm,
-                 .learning_rate = static_cast<float>(flags.session.learning_rate),
+                 .learning_rate = static_cast<float>(spec.lr),
                  .trace = !flags.trace.empty()});
 
-  nlohmann::json out = {{"model", flags.session.model}, {"rows", nlohmann::json::array()}};
+  nlohmann::json out = {{"model", spec.model}, {"rows", nlohmann::json::array()}};
   Table table({"schedule", "runs as", "ms/step", "fastest", "predicted", "speed-up", "memory", "weights hash"});
   for (const BenchRow& row : rows) {
     const std::string hash = hash_text(row.session->weights_hash());
@@ -130,7 +143,7 @@ int bench(const BenchFlags& flags) {
   }
   if (!flags.trace.empty()) {
     std::vector<TracedRun> runs;
-    for (const BenchRow& row : rows) runs.push_back({row.name, &row.session->plan(), row.traces, flags.session.device});
+    for (const BenchRow& row : rows) runs.push_back({row.name, &row.session->plan(), row.traces, spec.device});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
   std::string text = table.text();
@@ -144,12 +157,12 @@ int bench(const BenchFlags& flags) {
     out["moves"] = json_of_moves(planned);
     text += "\n" + candidates_table(planned) + "\n" + moves_table(planned);
   }
-  fmt::print("{}", flags.session.json ? out.dump() + "\n" : text);
+  fmt::print("{}", flags.spec.json ? out.dump() + "\n" : text);
   // Fusing may change last bits, schedules never.
   const std::size_t first = flags.explain ? rows.size() - 2 : 0;
   for (std::size_t i = first; i < rows.size(); ++i)
     OVERTAKE_CHECK(rows[i].session->weights_hash() == rows[first].session->weights_hash(),
-                   "schedules of {} end with different weights", flags.session.model);
+                   "schedules of {} end with different weights", spec.model);
   return 0;
 }
 
@@ -158,7 +171,7 @@ int bench(const BenchFlags& flags) {
 void add_bench_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<BenchFlags>();
   CLI::App* c = app.add_subcommand("bench", "measure schedules side by side on random data");
-  flags->session.add_to(*c);
+  flags->spec.add_to(*c, Command::bench);
   c->add_option("--schedules", flags->schedules, "in-order, ooo, auto; the first is the baseline")
       ->delimiter(',')
       ->capture_default_str();

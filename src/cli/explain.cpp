@@ -51,16 +51,18 @@ std::string ms_text(std::int64_t ns) { return ns > 0 ? fmt::format("{:.3f}", sta
 
 }  // namespace
 
-std::vector<Variant> variants(const SessionFlags& flags) {
-  const bool has_graph = flags.device.starts_with("cuda");
-  SessionFlags plain = flags, graph = flags;
-  for (SessionFlags* f : {&plain, &graph})
-    f->skip_passes.insert(f->skip_passes.end(), kFusions.begin(), kFusions.end());
-  plain.no_graph = true;
-  std::vector<Variant> all = {{"plain", plain, ScheduleChoice::in_order}};
-  if (has_graph) all.push_back({"+ graph", graph, ScheduleChoice::in_order});
-  all.push_back({"+ fusion", flags, ScheduleChoice::in_order});
-  all.push_back({"+ out of order", flags, ScheduleChoice::automatic});
+std::vector<Variant> variants(const RunSpec& spec) {
+  RunSpec fused = spec, reordered = spec;
+  fused.schedule = "in-order";
+  reordered.schedule = "auto";
+  RunSpec graph = fused;
+  graph.skip_passes.insert(graph.skip_passes.end(), kFusions.begin(), kFusions.end());
+  RunSpec plain = graph;
+  plain.graph = false;
+  std::vector<Variant> all = {{"plain", plain}};
+  if (spec.device.starts_with("cuda")) all.push_back({"+ graph", graph});
+  all.push_back({"+ fusion", fused});
+  all.push_back({"+ out of order", reordered});
   return all;
 }
 

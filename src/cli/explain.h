@@ -4,18 +4,18 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/session_flags.h"
+#include "run/run_spec.h"
+#include "train/session.h"
 
 namespace overtake {
 
 // How a session is made for one row of the explanation.
 struct Variant {
   std::string name;
-  SessionFlags flags;
-  ScheduleChoice schedule;
+  RunSpec spec;
 };
 // Plain launches, + one graph per step (where the device has that), + fusion, + out of order: each on top of the last.
-std::vector<Variant> variants(const SessionFlags& flags);
+std::vector<Variant> variants(const RunSpec& spec);
 
 // The plans that were thought of for a session, predicted and measured.
 std::string candidates_table(const PlanChoice& planned);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/spec_flags.h"
 #include "comm/group.h"
 #include "launch/worker.h"
 
@@ -47,7 +48,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "overtake: {}; see --help\n", e.what());
     return kUserError;
   } catch (const overtake::UserError& e) {
-    fmt::print(stderr, "overtake: {}\n", e.what());
+    fmt::print(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
     return kUserError;
   } catch (const overtake::CommError& e) {
     fmt::print(stderr, "overtake: {}\n", e.what());

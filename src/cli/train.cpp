@@ -9,13 +9,13 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "cli/parallel_flags.h"
+#include "cli/connect_ranks.h"
 #include "cli/rank_traces.h"
-#include "cli/session_flags.h"
+#include "cli/spec_flags.h"
 #include "launch/worker.h"
 #include "report/device_time.h"
 #include "report/perfetto.h"
-#include "train/loop.h"
+#include "train/run_options.h"
 
 namespace overtake {
 namespace {
@@ -23,14 +23,6 @@ namespace {
 constexpr int kInterruptedExit = 130;
 
 volatile std::sig_atomic_t interrupted = 0;
-
-struct TrainFlags {
-  SessionFlags session;
-  ParallelFlags parallel;
-  LoopOptions loop;
-  std::string schedule = "auto";
-  std::string trace;
-};
 
 // One line that is written over on a terminal, a line now and then elsewhere.
 class ProgressLine {
@@ -55,47 +47,6 @@ class ProgressLine {
   std::uint64_t next_ = 0;
 };
 
-void complete(TrainFlags& flags, const ModelSettings& settings) {
-  flags.loop.seed = flags.session.seed;
-  flags.loop.learning_rate = flags.session.learning_rate;
-  flags.loop.model = flags.session.model;
-  flags.loop.model_settings = settings.all();
-  flags.loop.training_settings = flags.session.optimizer_json();
-  flags.loop.training_settings["lr"] = flags.loop.learning_rate;
-  flags.loop.training_settings["lr_schedule"] = flags.loop.lr_schedule;
-  flags.loop.training_settings["warmup"] = flags.loop.warmup;
-  flags.loop.training_settings["data"] = flags.loop.data;
-  flags.loop.training_settings["augment"] = flags.loop.augment;
-  flags.loop.training_settings["init"] = flags.session.init;
-  flags.loop.training_settings["init_skip"] = flags.session.init_skip;
-  flags.loop.training_settings["freeze"] = flags.session.frozen;
-  if (is_onnx_file(flags.session.model)) {
-    flags.loop.training_settings["loss"] = flags.session.loss;
-    flags.loop.training_settings["output"] = flags.session.output;
-  }
-  flags.loop.keep_traces = !flags.trace.empty();
-}
-
-// All that processes of one job must have in common.
-std::string identity_of(const TrainFlags& flags) {
-  const ParallelOptions& p = flags.parallel.options;
-  return nlohmann::json{{"version", OVERTAKE_VERSION},
-                        {"model", flags.loop.model},
-                        {"settings", flags.loop.model_settings},
-                        {"training", flags.loop.training_settings},
-                        {"seed", flags.loop.seed},
-                        {"steps", flags.loop.steps},
-                        {"epochs", flags.loop.epochs},
-                        {"save_every", flags.loop.save_every},
-                        {"resumes", !flags.loop.resume.empty()},
-                        {"saves", !flags.loop.save.empty()},
-                        {"traces", !flags.trace.empty()},
-                        {"parallel",
-                         {p.replicas, p.stages, p.micro_batches, p.pipeline, p.reduce,
-                          p.first_k ? to_string(*p.first_k) : "", p.bucket_bytes, p.predict, p.sync_batch_norm}}}
-      .dump();
-}
-
 // Of several devices, what part of a step each was predicted to compute nothing.
 std::vector<double> predicted_idle(const Session& session) {
   std::vector<double> idle;
@@ -118,37 +69,34 @@ void print_prediction(const Session& session, double step_ms) {
   fmt::print(" of the step, by device\n");
 }
 
-int train(TrainFlags flags) {
-  const ModelSettings settings = flags.session.model_settings();
-  complete(flags, settings);
-  const ScheduleChoice schedule = schedule_from_string(flags.schedule);
-  if (flags.parallel.options.devices() > 1 && schedule != ScheduleChoice::automatic)
-    fail_user(
-        "--schedule {}: it is for one device; with --dp {} x --pp {} the order comes from --pipeline and --reduce, so "
-        "leave it out",
-        flags.schedule, flags.parallel.options.replicas, flags.parallel.options.stages);
-  if (!flags.trace.empty()) check_writable(flags.trace);
-  if (!flags.loop.save.empty()) check_checkpoint_writable(flags.loop.save);
+int train(const SpecFlags& flags) {
+  const RunSpec spec = flags.spec();
+  if (!spec.trace.empty()) check_writable(spec.trace);
+  if (!spec.save.empty()) check_checkpoint_writable(spec.save);
+  flags.check_saving();
+  // All that can be wrong with what was given shows before anything is measured.
+  SessionOptions options = session_options(spec);
+  options.note = print_note;
+  if (flags.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  LoopOptions loop = loop_options(spec);
   // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
   std::optional<CheckpointState> before;
   const std::optional<Worker> worker = worker_from_environment();
-  if (!flags.loop.resume.empty() && (!worker || worker->rank == 0)) before = checkpoint_facts(flags.loop.resume);
-  if (before && flags.session.parts == 0) flags.session.parts = before->settings.value("parts", 0u);
+  if (!spec.resume.empty() && (!worker || worker->rank == 0)) before = checkpoint_facts(spec.resume);
+  if (before && options.parts == 0) options.parts = before->settings.value("parts", 0u);
 
-  // All that can be wrong with what was given shows before anything is measured.
-  flags.parallel.apply(flags.session);
-  SessionFlags::Start start = flags.session.load();
-  SessionOptions options = flags.session.options(schedule);
+  StartingPoint start = load_start(spec, print_note);
   options.initial = std::move(start.initial);
-  options.parallel = flags.parallel.options;
-  flags.loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
-  prepare(flags.loop, sample_form_of(start.graph), flags.parallel.whole_batch(start.graph));
-  if (before) check_same_run(*before, flags.loop);
-  flags.parallel.connect(options, identity_of(flags));
+  loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
+  prepare(loop, sample_form_of(start.graph), whole_batch(spec, start.graph));
+  if (before)
+    for (const std::string& line : check_same_run(*before, loop)) print_note(line);
+  connect_ranks(options, spec);
   const std::shared_ptr<RankGroups> groups = options.backend.groups;
   Session session(std::move(start.graph), std::move(options));
+  if (session.is_first()) flags.save(spec);
   if (session.is_first())
-    fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", flags.session.model,
+    fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", spec.model,
                session.graph().tasks.size(), session.plan().lanes.size(), session.plan().schedule,
                format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
 
@@ -156,34 +104,34 @@ int train(TrainFlags flags) {
   std::signal(SIGTERM, [](int) { interrupted = 1; });
   ProgressLine progress;
   ClockOffset clock;
-  if (groups && !flags.trace.empty()) flags.loop.after_steps = [&] { clock = clock_of_rank(*groups->world); };
+  if (groups && !spec.trace.empty()) loop.after_steps = [&] { clock = clock_of_rank(*groups->world); };
   const LoopResult result = run_training(
-      session, flags.loop,
+      session, loop,
       [&](const Progress& p) {
         if (session.is_first()) progress.show(p);
       },
       [] { return interrupted != 0; });
 
-  if (!flags.trace.empty()) {
-    const std::string run = flags.session.model + ", " + session.plan().schedule;
+  if (!spec.trace.empty()) {
+    const std::string run = spec.model + ", " + session.plan().schedule;
     const std::string text =
-        groups ? merged_trace(*groups->world, clock, flags.parallel.options, run, session.plan(), result.traces)
-               : perfetto_json({{run, &session.plan(), result.traces, flags.session.device}});
-    if (session.is_first()) write_file_atomically(flags.trace, text);
+        groups ? merged_trace(*groups->world, clock, session.parallel(), run, session.plan(), result.traces)
+               : perfetto_json({{run, &session.plan(), result.traces, spec.device}});
+    if (session.is_first()) write_file_atomically(spec.trace, text);
   }
   const std::string hash = hash_text(session.weights_hash());
   const int exit_code = result.interrupted ? kInterruptedExit : 0;
   if (!session.is_first()) return exit_code;
   if (result.interrupted)
     fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
-               flags.loop.save.empty() ? "" : fmt::format("; go on with --resume {}", flags.loop.save));
-  if (!flags.session.json) {
+               spec.save.empty() ? "" : fmt::format("; go on with --resume {}", spec.save));
+  if (!flags.json) {
     fmt::print("steps          {}\n", result.steps);
     fmt::print("loss           {:.6f}\n", result.loss);
     if (result.test.samples > 0) fmt::print("test loss      {:.6f}\n", result.test.loss);
     if (result.test.accuracy >= 0) fmt::print("test accuracy  {:.2f} %\n", 100 * result.test.accuracy);
     fmt::print("step time      {:.2f} ms (median, schedule {})\n", result.step_ms, session.plan().schedule);
-    if (flags.parallel.options.predict) print_prediction(session, result.step_ms);
+    if (spec.predict) print_prediction(session, result.step_ms);
     fmt::print("memory         {}\n", format_bytes(static_cast<std::int64_t>(session.peak_bytes())));
     fmt::print("weights hash   {}\n", hash);
   } else {
@@ -194,7 +142,7 @@ int train(TrainFlags flags) {
                           {"weights_hash", hash},
                           {"schedule", session.plan().schedule},
                           {"interrupted", result.interrupted}};
-    if (flags.parallel.options.predict) {
+    if (spec.predict) {
       const std::optional<double> ms = session.predicted_ms();
       out["predicted_ms"] = ms ? nlohmann::json(*ms) : nlohmann::json();
       out["predicted_idle"] = predicted_idle(session);
@@ -214,34 +162,9 @@ int train(TrainFlags flags) {
 }  // namespace
 
 void add_train_command(CLI::App& app, int& exit_code) {
-  const auto flags = std::make_shared<TrainFlags>();
+  const auto flags = std::make_shared<SpecFlags>();
   CLI::App* c = app.add_subcommand("train", "train a network");
-  flags->session.add_to(*c);
-  c->add_option("--data", flags->loop.data,
-                "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or "
-                "npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy] (without test files every tenth sample is the test)")
-      ->capture_default_str();
-  c->add_option("--steps", flags->loop.steps, "steps in all, those before --resume included; default: by epochs")
-      ->check(CLI::PositiveNumber);
-  c->add_option("--epochs", flags->loop.epochs, "passes over the data")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->add_option("--lr-schedule", flags->loop.lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]")
-      ->capture_default_str();
-  c->add_option("--warmup", flags->loop.warmup, "steps of linear warm-up")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  c->add_flag("--augment", flags->loop.augment, "flip and shift images at random");
-  c->add_option("--schedule", flags->schedule, "of one device: in-order, ooo, or auto (whichever measures faster)")
-      ->capture_default_str();
-  flags->parallel.add_to(*c);
-  c->add_option("--save", flags->loop.save, "checkpoint to write, for example runs/cnn");
-  c->add_option("--save-every", flags->loop.save_every, "steps between checkpoints; 0: at the end only")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  c->add_option("--resume", flags->loop.resume, "checkpoint to go on from; the result is as if never stopped");
-  c->add_option("--trace", flags->trace,
-                "timeline of the last steps, of all processes, for `overtake report` and ui.perfetto.dev");
+  flags->add_to(*c, Command::train);
   c->footer(
       "Example:\n  overtake train cnn --data fashion-mnist --epochs 2 --lr 0.05 --save runs/cnn --save-every 200");
   c->callback([flags, &exit_code] { exit_code = train(*flags); });

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -78,6 +79,16 @@ Card read_card(Store& store, int rank, const std::string& text) {
   }
 }
 
+// Of two texts, the lines of the first that the second does not have, side by side.
+std::string lines_not_in(const std::string& text, const std::string& other) {
+  std::string lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (("\n" + other + "\n").find("\n" + line + "\n") == std::string::npos)
+      lines += (lines.empty() ? "" : ", ") + line;
+  return lines;
+}
+
 void check_card(Store& store, const RollCall& mine, int rank, const Card& card) {
   const auto compare = [&](const char* what, const auto& ours, const auto& theirs, const char* advice) {
     if (ours == theirs) return;
@@ -86,7 +97,8 @@ void check_card(Store& store, const RollCall& mine, int rank, const Card& card) 
   };
   compare("version of Overtake", kProtocol, card.protocol, "run the same build everywhere");
   compare("number of ranks", mine.size, card.size, "start all ranks with the same");
-  compare("job", mine.identity, card.identity, "start all ranks with the same model and settings");
+  compare("job", lines_not_in(mine.identity, card.identity), lines_not_in(card.identity, mine.identity),
+          "start all ranks with the same model and settings");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace overtake {
 
 struct RollCall {
   int rank, size;
-  std::string identity;  // what all ranks must have in common: program, model, settings
+  std::string identity;  // what all ranks must have in common, a line each: program, model, settings
   std::string message;   // what this rank tells the others, any bytes
   std::chrono::milliseconds time_out;
 };

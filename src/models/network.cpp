@@ -1,5 +1,6 @@
 #include "models/network.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -27,12 +28,24 @@ void freeze(Graph& g, const std::vector<std::string>& prefixes) {
   }
 }
 
+std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces) {
+  if (batch % pieces != 0)
+    fail_user("`batch {}`: it must be a multiple of {}, which is `dp` x `micro_batches`", batch, pieces);
+  return batch / pieces;
+}
+
 Network load_network(const std::string& model, const ImportOptions& options) {
   if (is_onnx_file(model)) return import_onnx(model, options);
   const ImportOptions defaults;
   if (options.loss != defaults.loss || !options.output.empty())
     fail_user("model {}: --loss and --output are for ONNX files; leave them out for a network of the zoo", model);
-  return {build_model(model, options.settings), {}};
+  ModelSettings settings = options.settings;
+  const auto entry = std::ranges::find(zoo(), model, &ZooEntry::name);
+  if (options.pieces > 1 && entry != zoo().end()) {
+    const auto batch = settings.has("batch") ? settings.all().at("batch") : entry->defaults.at("batch");
+    settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces)));
+  }
+  return {build_model(model, settings), {}};
 }
 
 }  // namespace overtake

@@ -17,9 +17,10 @@ struct Network {
   std::vector<NamedTensor> values = {};
 };
 
-// What an ONNX file leaves open.
+// What a name leaves open; all but the first two are of ONNX files.
 struct ImportOptions {
-  ModelSettings settings = {};                          // batch, and the file's symbolic dimensions by name
+  ModelSettings settings = {};                          // of a file: batch, and its symbolic dimensions by name
+  std::int64_t pieces = 1;                              // of the batch, given or not: the graph takes one of them
   std::string loss = "cross-entropy";                   // or "mse"
   std::string output = {};                              // the output that is trained; empty: the first
   std::int64_t most_constants = std::int64_t{1} << 26;  // elements of constants, beyond what the file's size allows
@@ -29,6 +30,9 @@ struct ImportOptions {
 // Marks the weights whose names begin with one of `prefixes` as not trained; a user error for a beginning that no name
 // has.
 void freeze(Graph& graph, const std::vector<std::string>& prefixes);
+
+// Samples in one of the pieces; a user error where they would not be as large as one another.
+std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces);
 
 // Whether a model is named by a file.
 bool is_onnx_file(const std::string& model);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/seconds_since.h"
+#include "run/resume.h"
 
 namespace overtake {
 namespace {
@@ -23,7 +24,7 @@ void check_finite(const std::vector<NamedTensor>& tensors, const std::string& pa
       float x;
       std::memcpy(&x, t.bytes.data() + i, 4);
       if (!std::isfinite(x))
-        fail_user("train: {} is not finite any more; checkpoint {} is left as it was; lower --lr or set --clip-norm",
+        fail_user("train: {} is not finite any more; checkpoint {} is left as it was; lower `lr` or set `clip_norm`",
                   t.name, path);
     }
   }
@@ -167,7 +168,7 @@ class Loop {
       step = culprit.empty() ? step : index;
     }
     fail_user(
-        "train: a number is not finite at step {}; first made by {}{}; lower --lr, set --clip-norm, or look at the "
+        "train: a number is not finite at step {}; first made by {}{}; lower `lr`, set `clip_norm`, or look at the "
         "data",
         step,
         culprit.empty() ? (session_.is_parallel() ? "one of the devices" : "a task that does not make it again")
@@ -198,7 +199,7 @@ class Loop {
       state = load_checkpoint(options_.resume);
       check_same_run(state, options_);
     }
-    session_.restore(state.tensors, state.step, fmt::format("--resume {}", options_.resume));
+    session_.restore(state.tensors, state.step, fmt::format("`resume {}`", options_.resume));
   }
 
   Session& session_;
@@ -222,19 +223,14 @@ CheckpointState checkpoint_facts(const std::string& path) {
   return state;
 }
 
-void check_same_run(const CheckpointState& state, const LoopOptions& options) {
-  const auto check = [&](const char* what, const nlohmann::json& saved, const nlohmann::json& given) {
-    if (saved != given)
-      fail_user(
-          "--resume {}: it was made with {} {}, but this run has {}; give the same options, or start anew without "
-          "--resume",
-          options.resume, what, saved.dump(), given.dump());
+std::vector<std::string> check_same_run(const CheckpointState& state, const LoopOptions& options) {
+  const auto check = [&](const char* what, const nlohmann::json& kept, const nlohmann::json& now) {
+    if (kept != now) fail_another_run(options.resume, what, kept, now);
   };
   check("model", state.model, options.model);
   check("model settings", state.model_settings, options.model_settings);
   check("seed", state.seed, options.seed);
-  for (const auto& [name, value] : options.training_settings.items())
-    check(name.c_str(), state.settings.contains(name) ? state.settings[name] : nlohmann::json(), value);
+  return compare_with_kept(state.settings, options.training_settings, options.resume);
 }
 
 EvalResult evaluate(Session& session, const Dataset& dataset) {

@@ -35,7 +35,7 @@ struct LoopOptions {
   std::string resume = {};       // checkpoint to go on from; empty: start anew
   std::string model = {};        // name and settings, kept in checkpoints and compared when one is taken up
   nlohmann::json model_settings = nlohmann::json::object();
-  nlohmann::json training_settings = nlohmann::json::object();
+  nlohmann::json training_settings = nlohmann::json::object();  // see run/resume.h
   bool keep_traces = false;
   std::function<void()> after_steps = {};  // called when the last step is done, before it is saved and evaluated
 };
@@ -72,8 +72,9 @@ void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch);
 // Of a checkpoint all but its tensors, which are read and let go: a damaged one is found.
 CheckpointState checkpoint_facts(const std::string& path);
 
-// The settings that a run and the checkpoint it takes up must share; the number of steps may grow.
-void check_same_run(const CheckpointState& state, const LoopOptions& options);
+// The settings that a run and the checkpoint it takes up must share; the number of steps may grow. Returns lines for
+// the user about what differs and may.
+std::vector<std::string> check_same_run(const CheckpointState& state, const LoopOptions& options);
 
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and
 // resumed ends with the same bits. A loss that is not finite is a user error that names the first task that made it;

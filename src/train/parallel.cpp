@@ -124,7 +124,7 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   const auto plan_of = [&](const ParallelCandidate& c) {
     Detail whole = make_detail(step, work.blocks, planner.outline(c), {.groups = options.groups, .target = &target});
     if (options.sync_batch_norm && !synchronise_batch_norms(whole, target))
-      fail_user("--sync-batch-norm: {} has no batch norm; leave it out", step.model);
+      fail_user("`sync_batch_norm`: {} has no batch norm; leave it out", step.model);
     if (options.clip_norm > 0) clip_gradients(whole, step, options.clip_norm, target);
     return whole;
   };

@@ -257,8 +257,10 @@ PlanChoice choose_plan(const Graph& graph, Backend& backend, const PlanningOptio
   const double in_order_ms = static_cast<double>(choice.candidates[0].measured_ns) * 1e-6,
                best_ms = static_cast<double>(fastest->measured_ns) * 1e-6;
   const std::string times = fmt::format("measured {:.2f} ms against {:.2f} ms in order", best_ms, in_order_ms);
-  if (!must && (best_ms > kWorthwhile * in_order_ms || fastest->won_rounds < kRoundsToWin))
-    return in_order_because("reordering does not pay here: " + times);
+  if (!must && best_ms > kWorthwhile * in_order_ms) return in_order_because("reordering does not pay here: " + times);
+  if (!must && fastest->won_rounds < kRoundsToWin)
+    return in_order_because(
+        fmt::format("reordering was faster in only {} of {} rounds: {}", fastest->won_rounds, kTrialRounds, times));
   choice.chosen = static_cast<std::size_t>(fastest - choice.candidates.begin());
   choice.reason = fmt::format("schedule: {}; {}", description(fastest->plan), times);
   return choice;

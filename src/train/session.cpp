@@ -32,6 +32,11 @@ std::vector<BufferId> inputs_of(const Graph& g) {
 }  // namespace
 
 Session::Session(Graph forward, SessionOptions options) : options_(std::move(options)) {
+  if (options_.own_plan && options_.parallel.is_used())
+    fail_user(
+        "own_plan: it is for one device, and this session has {} with {} micro-batches each; leave it out, or train on "
+        "one device in one piece",
+        options_.parallel.devices(), options_.parallel.micro_batches);
   options_.backend.note = options_.note;
   backend_ = open_backend(options_.device, options_.backend);
   const Target& target = backend_->target();
@@ -50,7 +55,6 @@ Session::Session(Graph forward, SessionOptions options) : options_(std::move(opt
                                             .extra = options_.extra_passes},
                                            runner);
   passes_ = runner.records();
-  OVERTAKE_CHECK(!options_.own_plan || !options_.parallel.is_used(), "own_plan is for one device");
   if (options_.parallel.devices() > 1) {
     plan_devices(graph);
   } else if (options_.parallel.micro_batches > 1) {
@@ -99,7 +103,7 @@ void Session::plan_one_device(const Detail& whole) {
 
 void Session::plan_devices(const Graph& graph) {
   if (options_.backend.virtual_gpus > 1 && options_.backend.virtual_gpus != options_.parallel.devices())
-    fail_user("--virtual-gpus {}: --dp {} x --pp {} are {} devices; give as many", options_.backend.virtual_gpus,
+    fail_user("`virtual_gpus {}`: `dp {}` x `pp {}` are {} devices; give as many", options_.backend.virtual_gpus,
               options_.parallel.replicas, options_.parallel.stages, options_.parallel.devices());
   ParallelPlan planned = plan_in_parallel(
       graph, options_.parallel,

@@ -56,7 +56,7 @@ TEST(OwnPlan, IsRefusedWhereItCannotRun) {
   EXPECT_THROW(Session(lenet(), with_plan(backwards)), InternalError);
   SessionOptions in_pieces = with_plan(schedule_in_order);
   in_pieces.parallel.micro_batches = 2;
-  EXPECT_THROW(Session(lenet(), in_pieces), InternalError) << "it is for one device";
+  EXPECT_THROW(Session(lenet(), in_pieces), UserError) << "it is for one device";
 }
 
 }  // namespace

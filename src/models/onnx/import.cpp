@@ -85,7 +85,7 @@ void Importer::read_settings() {
       fail_user("{}: it has no setting '{}'; it has {}", file_.path, name, fmt::join(known, ", "));
     }
   }
-  if (is_probe_) batch_ = kProbeBatch;
+  batch_ = is_probe_ ? kProbeBatch : samples_of_a_piece(batch_, options_.pieces);
   if (!batch_symbol.empty()) symbols_[batch_symbol] = batch_;
   model_ = Model(file_name(file_.path), batch_);
 }

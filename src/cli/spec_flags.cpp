@@ -1,0 +1,133 @@
+#include "cli/spec_flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "run/spec_file.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::string_view kPositional = "model";
+
+std::string flag_of(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
+// With bounds, where there are any but 0.
+std::string type_shown(const Field& field) {
+  const auto shown = [&]<class T>(T RunSpec::*) -> std::string {
+    if constexpr (!std::is_arithmetic_v<T>) return "TEXT";
+    const std::string kind = std::is_floating_point_v<T> ? "FLOAT" : "INT";
+    const Bounds& b = field.bounds;
+    if (!std::isfinite(b.most)) return b.least == 0 ? kind : fmt::format("{}>={}", kind, b.least);
+    return fmt::format("{} in [{}, {}{}", kind, b.least, b.most, b.is_below_most ? ")" : "]");
+  };
+  return std::visit(shown, field.member);
+}
+
+// Empty where the help says what holds instead.
+std::string default_shown(const Field& field) {
+  const nlohmann::json value = value_of(RunSpec{}, field);
+  if (value.is_null() || value.is_array() || field.help.find("default:") != std::string::npos) return "";
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace
+
+void SpecFlags::add_field(CLI::App& app, const Field& field) {
+  const Field* const f = &field;
+  const std::string flag = flag_of(field.name), help = with_flags(field.help);
+  if (const auto* member = std::get_if<bool RunSpec::*>(&field.member)) {
+    // The flag that changes the default is shown; the other is for what a file says.
+    const bool is_on = RunSpec{}.*(*member);
+    const auto add = [&](const std::string& name, const char* word) {
+      return app.add_flag_callback(
+          name,
+          [this, f, word] {
+            given_.push_back({f, {word}});
+          },
+          help);
+    };
+    CLI::Option* const on = add(flag, "true");
+    CLI::Option* const off = add("--no-" + flag.substr(2), "false");
+    (is_on ? on : off)->group("");
+  } else if (std::holds_alternative<std::vector<std::string> RunSpec::*>(field.member)) {
+    app.add_option_function<std::vector<std::string>>(
+           flag,
+           [this, f](const std::vector<std::string>& words) {
+             given_.push_back({f, words});
+           },
+           help)
+        ->delimiter(',')
+        ->type_name(type_shown(field));
+  } else {
+    app.add_option_function<std::string>(
+           field.name == kPositional ? "MODEL" : flag,
+           [this, f](const std::string& word) {
+             given_.push_back({f, {word}});
+           },
+           help)
+        ->type_name(type_shown(field))
+        ->default_str(default_shown(field));
+  }
+}
+
+void SpecFlags::add_to(CLI::App& app, Command command) {
+  for (const Field& field : fields())
+    if (field.is_of(command)) add_field(app, field);
+  app.add_option("--spec", file_, "TOML file with some or all of these, MODEL as model; flags go before it");
+  app.add_option("--save-spec", save_to_, "writes this run as such a file, once all of it has been checked");
+  app.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
+  app.add_flag("--json", json, "one JSON object as the last line");
+}
+
+RunSpec SpecFlags::spec() const {
+  RunSpec spec = file_.empty() ? RunSpec{} : read_spec(file_);
+  for (const Given& g : given_) {
+    if (std::ranges::count(given_, g.field, &Given::field) > 1)
+      fail_user("`{}`: it is turned both on and off; give one of the two", g.field->name);
+    set_text(spec, *g.field, g.words);
+  }
+  if (spec.model.empty()) {
+    if (file_.empty()) fail_user("MODEL is required; see --help");
+    fail_user("--spec {}: it names no model; add a line model = \"cnn\", or give MODEL", file_);
+  }
+  return spec;
+}
+
+void SpecFlags::check_saving() const {
+  if (!save_to_.empty()) check_writable(save_to_);
+}
+
+void SpecFlags::save(const RunSpec& spec) const {
+  if (!save_to_.empty()) write_spec(save_to_, spec);
+}
+
+std::string with_flags(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const std::size_t begin = text.find('`');
+    out += text.substr(0, begin);
+    if (begin == std::string_view::npos) return out;
+    text.remove_prefix(begin + 1);
+    const std::size_t end = text.find('`');
+    if (end == std::string_view::npos) return out + "`" + std::string(text);
+    const std::string_view quoted = text.substr(0, end), name = quoted.substr(0, quoted.find(' '));
+    text.remove_prefix(end + 1);
+    if (find_field(name) == nullptr)
+      out += fmt::format("`{}`", quoted);
+    else
+      out += fmt::format("{}{}", name == kPositional ? "MODEL" : flag_of(name), quoted.substr(name.size()));
+  }
+}
+
+void print_note(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+}  // namespace overtake

@@ -1,0 +1,43 @@
+#pragma once
+// A RunSpec from the command line: a flag for each field of its table, and files of them.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "run/field.h"
+
+namespace overtake {
+
+class SpecFlags {
+ public:
+  void add_to(CLI::App& app, Command command);
+  // Defaults, over them the file of --spec, over that what is on the command line.
+  RunSpec spec() const;
+  // For before long work, and for when all of the run has been checked: --save-spec.
+  void check_saving() const;
+  void save(const RunSpec& spec) const;
+
+  bool json = false;          // one JSON object as the last line
+  bool print_passes = false;  // to stderr
+
+ private:
+  struct Given {
+    const Field* field;
+    std::vector<std::string> words;
+  };
+  void add_field(CLI::App& app, const Field& field);
+
+  std::vector<Given> given_;
+  std::string file_, save_to_;
+};
+
+// The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:
+// ...".
+std::string with_flags(std::string_view text);
+
+// A line for the user.
+void print_note(const std::string& line);
+
+}  // namespace overtake

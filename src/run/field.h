@@ -1,0 +1,83 @@
+#pragma once
+// The one table of RunSpec's fields. Flags, spec files, JSON, what checkpoints keep and what ranks compare are all made
+// from it: a new field is a member of RunSpec and a row here.
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "run/run_spec.h"
+
+namespace overtake {
+
+// What it means if a run that is resumed has another value than the checkpoint it takes up.
+enum class OnResume : std::uint8_t {
+  another_run,  // the checkpoint is refused
+  allowed,      // what is computed from here on changes, as the user asks for
+  last_bits,    // rounding may differ; the user is told
+  free          // the weights do not depend on it
+};
+
+// What ranks compare when they meet.
+enum class AcrossRanks : std::uint8_t {
+  equal,   // the value must be the same on all
+  rank_0,  // rank 0's value counts, and all ranks must have one or none
+  own      // each rank has its own
+};
+
+enum class Command : std::uint8_t { train = 1, bench = 2 };
+
+struct Bounds {
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
+  bool is_below_most = false;  // `most` itself is out of bounds
+};
+
+using Member =
+    std::variant<bool RunSpec::*, std::int64_t RunSpec::*, std::uint64_t RunSpec::*, std::uint32_t RunSpec::*,
+                 double RunSpec::*, std::string RunSpec::*, std::vector<std::string> RunSpec::*>;
+
+struct Field {
+  std::string_view name;
+  Member member;
+  // For people, of the flag: of a field that is on by default, what turning it off does. Another field is written in
+  // backticks, as in errors.
+  std::string help;
+  OnResume on_resume;
+  AcrossRanks across_ranks;
+  std::uint8_t commands = static_cast<std::uint8_t>(Command::train);
+  Bounds bounds = {};                          // of numbers
+  std::vector<std::string_view> choices = {};  // of texts; empty: any
+  bool has_own_place = false;  // in a checkpoint: train/checkpoint.h has a member for it, beside the settings
+
+  bool is_of(Command command) const { return (commands & static_cast<std::uint8_t>(command)) != 0; }
+};
+
+const std::vector<Field>& fields();
+// Null where there is none of that name.
+const Field* find_field(std::string_view name);
+// The field whose name is the most like this one, for messages.
+std::string_view nearest_name(std::string_view name);
+
+// Null for a number that is not given; see RunSpec.
+nlohmann::json value_of(const RunSpec& spec, const Field& field);
+// A value of another type or out of bounds is a user error that begins with `where` (a file and a line) or, if that is
+// empty, with the field in backticks; nothing is changed then.
+void set_value(RunSpec& spec, const Field& field, const nlohmann::json& value, const std::string& where = {});
+// The same from text, as on a command line: one word, or for a list any number.
+void set_text(RunSpec& spec, const Field& field, const std::vector<std::string>& words);
+// What a value must be: "a whole number of at least 1".
+std::string description_of(const Field& field);
+
+// All that is given, by name; and back.
+nlohmann::json json_of(const RunSpec& spec);
+RunSpec spec_from_json(const nlohmann::json& json);
+
+// What all ranks of a job must have in common, a line for each field.
+std::string identity_of(const RunSpec& spec);
+
+}  // namespace overtake

@@ -1,0 +1,107 @@
+#include "run/spec_file.h"
+
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "run/field.h"
+
+namespace overtake {
+namespace {
+
+using nlohmann::json;
+
+// Null for what no field can be.
+json json_from(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) {
+    const std::int64_t value = number->get();
+    return value < 0 ? json(value) : json(static_cast<std::uint64_t>(value));
+  }
+  if (const auto* number = node.as_floating_point()) return number->get();
+  if (const auto* is = node.as_boolean()) return is->get();
+  const auto* array = node.as_array();
+  if (array == nullptr) return {};
+  json all = json::array();
+  for (const toml::node& one : *array) all.push_back(json_from(one));
+  return all;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += fmt::format("\\{}", c);
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string toml_of_value(const json& value) {
+  if (value.is_string()) return quoted(value.get<std::string>());
+  if (value.is_array()) {
+    std::string list;
+    for (const json& one : value) list += (list.empty() ? "" : ", ") + toml_of_value(one);
+    return "[" + list + "]";
+  }
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  // TOML's numbers end at 2^63 - 1: larger ones are written as text.
+  constexpr auto kMostOfToml = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMostOfToml) return quoted(value.dump());
+  return value.dump();
+}
+
+}  // namespace
+
+std::string toml_of(const RunSpec& spec) {
+  const json given = json_of(spec);
+  std::string text = "# A run of Overtake: `overtake train --spec FILE` runs it again.\n";
+  for (const Field& field : fields())
+    if (const auto at = given.find(field.name); at != given.end())
+      text += fmt::format("{} = {}\n", field.name, toml_of_value(*at));
+  return text;
+}
+
+RunSpec spec_from_toml(const std::string& text, const std::string& file) {
+  toml::table table;
+  try {
+    table = toml::parse(text, file);
+  } catch (const toml::parse_error& e) {
+    fail_user("{}:{}: this is no TOML: {}; write a line `name = value` for each field", file, e.source().begin.line,
+              e.description());
+  }
+  RunSpec spec;
+  for (const auto& [key, node] : table) {
+    const std::string where = fmt::format("{}:{}", file, key.source().begin.line);
+    const Field* field = find_field(key.str());
+    if (field == nullptr)
+      fail_user("{}: {}: no such field; did you mean {}?", where, key.str(), nearest_name(key.str()));
+    json value = json_from(node);
+    if (std::holds_alternative<std::uint64_t RunSpec::*>(field->member) && value.is_string())
+      if (const json number = json::parse(value.get<std::string>(), nullptr, false); number.is_number_unsigned())
+        value = number;
+    set_value(spec, *field, value, where);
+  }
+  return spec;
+}
+
+RunSpec read_spec(const std::filesystem::path& file) { return spec_from_toml(read_file(file), file.string()); }
+
+void write_spec(const std::filesystem::path& file, const RunSpec& spec) {
+  const std::string text = toml_of(spec);
+  try {
+    spec_from_toml(text, file.string());
+  } catch (const UserError&) {
+    fail_user("{}: it cannot be written: TOML is UTF-8, and a name in this run is not; rename that file",
+              file.string());
+  }
+  write_file_atomically(file, text);
+}
+
+}  // namespace overtake

@@ -1,0 +1,35 @@
+#pragma once
+// What a RunSpec means: the network and where it starts, the options of a session and those of the training loop.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/network.h"
+#include "run/run_spec.h"
+#include "train/loop.h"
+#include "train/session.h"
+#include "train/weights.h"
+
+namespace overtake {
+
+// With what is left to the device filled in: the precision.
+RunSpec completed(RunSpec spec);
+
+// A forward graph, of one micro-batch, and what its weights start from: the model file's, those of `init`, or nothing.
+struct StartingPoint {
+  Graph graph;
+  std::vector<NamedTensor> initial;
+  NameRule names;  // how the weights are called where they came from
+};
+StartingPoint load_start(const RunSpec& spec, const std::function<void(const std::string&)>& note);
+
+// Samples in a step, where `graph` takes a micro-batch.
+std::int64_t whole_batch(const RunSpec& spec, const Graph& graph);
+
+// User errors name the field. Notes, printing and what connects ranks are left to the caller.
+SessionOptions session_options(const RunSpec& spec);
+// What the loop keeps in checkpoints is of a completed spec.
+LoopOptions loop_options(const RunSpec& spec);
+
+}  // namespace overtake
