@@ -112,7 +112,7 @@ nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
 }
 
 // A file may be of training, with what benches do not have: those fields are as if not given.
-RunSpec of_one_device(RunSpec spec) {
+RunSpec as_benches_see(RunSpec spec) {
   for (const Field& field : fields())
     if (!field.is_of(Command::bench)) std::visit([&](auto member) { spec.*member = RunSpec{}.*member; }, field.member);
   return spec;
@@ -121,7 +121,7 @@ RunSpec of_one_device(RunSpec spec) {
 int bench(const BenchFlags& flags) {
   if (flags.steps < 1) fail_user("--steps {}: it must be at least 1", flags.steps);
   if (flags.warm < 0) fail_user("--warm {}: it must be at least 0", flags.warm);
-  const RunSpec spec = of_one_device(flags.spec.spec());
+  const RunSpec spec = as_benches_see(flags.spec.spec());
   if (!flags.trace.empty()) check_writable(flags.trace);
   flags.spec.check_saving();
   std::vector<BenchRow> rows = make_rows(spec, flags);

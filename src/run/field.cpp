@@ -99,12 +99,11 @@ json value_of(const RunSpec& spec, const Field& field) {
 }
 
 void set_value(RunSpec& spec, const Field& field, const json& value, const std::string& where) {
-  if (!fits(field, value)) {
-    const std::string what = where.empty()
-                                 ? fmt::format("`{} {}`", field.name, shown(value))
-                                 : fmt::format("{}: {} = {}", where, field.name, value.is_null() ? "?" : value.dump());
-    fail_user("{}: it must be {}", what, description_of(field));
-  }
+  if (!fits(field, value) && where.empty())
+    fail_user("`{} {}`: it must be {}", field.name, shown(value), description_of(field));
+  if (!fits(field, value))
+    fail_user("{}: {} = {}: it must be {}", where, field.name, value.is_string() ? value.dump() : shown(value),
+              description_of(field));
   std::visit([&]<class T>(T RunSpec::*member) { spec.*member = value.get<T>(); }, field.member);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Null for what no field can be.
+// Null or an empty object for what no field can be: dates, tables.
 json json_from(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) {
@@ -24,7 +24,7 @@ json json_from(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) return number->get();
   if (const auto* is = node.as_boolean()) return is->get();
   const auto* array = node.as_array();
-  if (array == nullptr) return {};
+  if (array == nullptr) return node.is_table() ? json::object() : json();
   json all = json::array();
   for (const toml::node& one : *array) all.push_back(json_from(one));
   return all;

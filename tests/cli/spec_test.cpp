@@ -33,7 +33,8 @@ TEST(Spec, ASavedRunTrainsToTheSameWeights) {
   EXPECT_NE(hash_after("train --spec " + file + " --seed 4"), hash);
   // The file that is made of a file and flags has both.
   const std::string second = folder / "second.toml";
-  const std::string other = hash_after("train lenet --layouts --spec " + file + " --save-spec " + second);
+  const std::string other =
+      hash_after("train lenet --set classes=10 --layouts --spec " + file + " --save-spec " + second);
   EXPECT_EQ(hash_after("train --spec " + second), other);
   const std::string text = read_text(second);
   for (const char* line : {"model = \"lenet\"\n", "layouts = true\n", "beta1 = 0.8\n", "skip_pass = [\"fuse\"]\n"})
