@@ -1,6 +1,7 @@
 #include "models/network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -42,8 +43,10 @@ Network load_network(const std::string& model, const ImportOptions& options) {
   ModelSettings settings = options.settings;
   const auto entry = std::ranges::find(zoo(), model, &ZooEntry::name);
   if (options.pieces > 1 && entry != zoo().end()) {
-    const auto batch = settings.has("batch") ? settings.all().at("batch") : entry->defaults.at("batch");
-    settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces)));
+    const double batch = settings.has("batch") ? settings.all().at("batch") : entry->defaults.at("batch");
+    // What is no number of samples is refused below.
+    if (batch >= 1 && batch == std::floor(batch))
+      settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces)));
   }
   return {build_model(model, settings), {}};
 }

@@ -193,6 +193,17 @@ TEST(OnnxImport, ShapeArithmeticIsDoneBeforehand) {
   EXPECT_EQ(imported_ops(imported(parts).graph), (std::vector<Op>{Op::reshape, Op::linear, Op::cross_entropy}));
 }
 
+// The graph takes one of the pieces that a batch is cut into.
+TEST(OnnxImport, ABatchInPieces) {
+  ImportOptions options = with("batch=6");
+  options.pieces = 3;
+  const Network n = imported(linear_model(), options);
+  EXPECT_EQ(n.graph.buffers[n.graph.reads(TaskId{0})[0]].shape[0], 2);
+  EXPECT_EQ(imported(linear_model(4), {.pieces = 2}).graph.buffers[0].shape[0], 2) << "its own is cut, too";
+  options.pieces = 4;
+  EXPECT_NE(import_error_of(linear_model(), options).find("`batch 6`: it must be a multiple of 4"), std::string::npos);
+}
+
 // A file exported for a batch of 2 has that number in its shapes, also merged with others.
 TEST(OnnxImport, AnyBatchOfAStaticFile) {
   write::ModelParts parts;

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/network.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -266,6 +267,19 @@ TEST(ZooErrors, LayersThatDoNotFit) {
     for (const char* word : {"own", "conv9", "5", "[2, 3, 4, 4]"})
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
   }
+}
+
+// Replicas and micro-batches: the batch is cut, whether it was given or is the network's own.
+TEST(ZooBatch, IsCutIntoPieces) {
+  const auto samples = [](const std::string& settings, std::int64_t pieces) {
+    const Graph g = load_network("lenet", {.settings = ModelSettings::parse(settings), .pieces = pieces}).graph;
+    const auto input = std::ranges::find(g.buffers, Role::input, &Buffer::role);
+    return input->shape[0];
+  };
+  EXPECT_EQ(samples("batch=12", 3), 4);
+  EXPECT_EQ(4 * samples("", 4), samples("", 1));
+  for (const char* settings : {"batch=10", "batch=2.5", "batch=0"})
+    EXPECT_THROW(samples(settings, 3), UserError) << settings;
 }
 
 }  // namespace
