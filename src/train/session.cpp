@@ -33,10 +33,8 @@ std::vector<BufferId> inputs_of(const Graph& g) {
 
 Session::Session(Graph forward, SessionOptions options) : options_(std::move(options)) {
   if (options_.own_plan && options_.parallel.is_used())
-    fail_user(
-        "own_plan: it is for one device, and this session has {} with {} micro-batches each; leave it out, or train on "
-        "one device in one piece",
-        options_.parallel.devices(), options_.parallel.micro_batches);
+    fail_user("own_plan: it is for one device and a batch in one piece, and this session has {} x {}; leave it out",
+              options_.parallel.devices(), options_.parallel.micro_batches);
   options_.backend.note = options_.note;
   backend_ = open_backend(options_.device, options_.backend);
   const Target& target = backend_->target();
