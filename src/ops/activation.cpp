@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -51,6 +52,14 @@ std::vector<InPlace> in_place(const Task& t) {
   return {{2, 0}, {0, 0}, {1, 0}};
 }
 
+void check_gradient(const TaskOperands& t) {
+  const char* needed = derivative_uses_output(t.attrs().text("function")) ? "y" : "x";
+  if (t.read(needed) == nullptr) t.fail(needed, kNone, "what the derivative is computed from");
+  t.expect_form();
+}
+
+constexpr TaskRule kTasks[] = {{kForward, "x -> y"}, {kGradient, "x? y? dy -> dx", check_gradient}};
+
 }  // namespace
 
 bool derivative_uses_output(std::string_view function) {
@@ -64,7 +73,7 @@ bool linear_takes(std::string_view function) {
 }
 
 OpTraits activation_traits() {
-  return {.op = Op::activation, .form = form, .gradient = gradient, .in_place = in_place};
+  return {.op = Op::activation, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -5,6 +5,7 @@
 #include "ops/broadcast.h"
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -29,8 +30,19 @@ std::vector<InPlace> in_place(const Task& t) {
   return {};
 }
 
+void check_gradient(const TaskOperands& t) {
+  t.expect_float("dy");
+  t.expect_float("da");
+  if (const Shape& dy = t.read("dy")->shape; broadcast(t.written("da")->shape, dy) != dy)
+    t.fail("da", t.write_id("da"), fmt::format("one that stretches to {}", to_string(dy)));
+}
+
+constexpr TaskRule kTasks[] = {{kForward, "a b -> y"}, {kGradient, "dy -> da:any", check_gradient}};
+
 }  // namespace
 
-OpTraits add_traits() { return {.op = Op::add, .form = form, .gradient = gradient, .in_place = in_place}; }
+OpTraits add_traits() {
+  return {.op = Op::add, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
+}
 
 }  // namespace overtake

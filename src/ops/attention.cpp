@@ -54,8 +54,13 @@ double flops(const Graph& g, const Task& t) {
   return product * (t.kind == Kind::forward ? 2.0 : 5.0);  // q k, p v; the backward has five products
 }
 
+constexpr TaskRule kTasks[] = {{kForward, "q k? v? mask#? -> o lse!"},
+                               {kGradient, "q k? v? mask#? o lse! do -> dq dk? dv?"}};
+
 }  // namespace
 
-OpTraits attention_traits() { return {.op = Op::attention, .form = form, .gradient = gradient, .flops = flops}; }
+OpTraits attention_traits() {
+  return {.op = Op::attention, .form = form, .gradient = gradient, .flops = flops, .tasks = kTasks};
+}
 
 }  // namespace overtake

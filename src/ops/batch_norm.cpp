@@ -18,6 +18,7 @@
 //              squared deviations from it
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -75,12 +76,39 @@ double moments_flops(const Graph& g, const Task& t) {
   return 3.0 * static_cast<double>(g.buffers[g.reads(t)[0]].shape.elements());
 }
 
+constexpr std::int64_t kMomentsBytes = 2 * sizeof(double);  // of a channel
+
+void check_forward(const TaskOperands& t) {
+  t.expect_form();
+  const Buffer* moments = t.read("moments");
+  if (moments == nullptr) return;
+  t.expect_type("moments", DType::u8);
+  const std::int64_t own = kMomentsBytes * t.read("x")->shape[1];
+  if (moments->shape.rank != 1 || moments->shape[0] == 0 || moments->shape[0] % own != 0)
+    t.fail("moments", t.read_id("moments"), fmt::format("[{}] or a multiple of it", own));
+}
+
+void check_moments(const TaskOperands& t) {
+  t.expect_float("x");
+  t.expect_type("moments", DType::u8);
+  if (t.read("x")->shape.rank != 4) t.fail("x", t.read_id("x"), "an image");
+  t.expect_shape("moments", {kMomentsBytes * t.read("x")->shape[1]});
+}
+
+constexpr TaskRule kTasks[] = {
+    {kForward,
+     "x residual?, gamma beta running_mean running_var moments:any? -> y mean! rstd! running_mean running_var",
+     check_forward},
+    {kWeightGrad, "x dy y? mean! rstd! gamma beta dy2:y? -> dgamma? dbeta? dz:y?"},
+    {kInputGrad, "x dy mean! rstd! gamma beta dgamma dbeta add:x? -> dx"}};
+constexpr TaskRule kMomentsTasks[] = {{kForward, "x -> moments", check_moments}};
+
 }  // namespace
 
 OpTraits batch_norm_traits() {
-  return {.op = Op::batch_norm, .form = form, .gradient = gradient, .in_place = in_place};
+  return {.op = Op::batch_norm, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
 }
 
-OpTraits batch_moments_traits() { return {.op = Op::batch_moments, .flops = moments_flops}; }
+OpTraits batch_moments_traits() { return {.op = Op::batch_moments, .flops = moments_flops, .tasks = kMomentsTasks}; }
 
 }  // namespace overtake

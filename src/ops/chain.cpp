@@ -15,7 +15,9 @@
 #include <sstream>
 #include <tuple>
 
+#include "ops/broadcast.h"
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -185,6 +187,27 @@ std::vector<bool> registers_with_gradient(const Chain& forward, const std::vecto
   return all;
 }
 
+// All that is read stretches to what is written, which has one shape.
+void check(const TaskOperands& t) {
+  const Chain chain = chain_of(t.attrs(), t.read_groups());
+  if (chain.results.size() != t.write_groups() || (t.kind() == Kind::forward && chain.results.size() != 1))
+    t.fail(fmt::format("a program of {} results for {} operands that are written", chain.results.size(),
+                       t.write_groups()));
+  const Shape result = t.written("y")->shape;
+  for (std::size_t i = 0; i < t.write_groups(); ++i) {
+    t.expect_shape("y", result, i);
+    t.expect_float("y", i);
+  }
+  for (std::size_t i = 0; i < t.read_groups(); ++i) {
+    t.expect_float("x", i);
+    const Shape& x = t.read("x", i)->shape;
+    if (x != result && (x.rank > result.rank || broadcast(x, result) != result))
+      t.fail("x", t.read_id("x", i), fmt::format("one that stretches to {}", to_string(result)));
+  }
+}
+
+constexpr TaskRule kTasks[] = {{kForwardOrGradient, "x ... -> y ...", check}};
+
 }  // namespace
 
 Attrs attrs_of(const Chain& chain) {
@@ -348,7 +371,7 @@ std::optional<Repeated> repeated(const Shape& operand, const Shape& result, std:
 }
 
 OpTraits chain_traits() {
-  return {.op = Op::chain, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place};
+  return {.op = Op::chain, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -4,6 +4,7 @@
 // attributes: axis, extents (input_grad only: of the inputs along the axis)
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -36,8 +37,29 @@ void gradient(Gradient& g) {
   g.emit(Kind::input_grad, Op::concat, attrs, {&dy, 1}, writes);
 }
 
+void check_gradient(const TaskOperands& t) {
+  const auto axis = static_cast<std::size_t>(t.attrs().integer("axis"));
+  const std::vector<std::int64_t>& extents = t.attrs().integers("extents");
+  const Shape dy = t.read("dy")->shape;
+  if (extents.size() != t.write_groups())
+    t.fail(fmt::format("{} extents for {} parts", extents.size(), t.write_groups()));
+  t.expect_float("dy");
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    Shape part = dy;
+    if (axis >= part.rank) t.fail("dy", t.read_id("dy"), fmt::format("one with an axis {}", axis));
+    part[axis] = extents[i];
+    t.expect_shape("dx", part, i);
+    t.expect_float("dx", i);
+    sum += extents[i];
+  }
+  if (sum != dy[axis]) t.fail("dy", t.read_id("dy"), fmt::format("{} along axis {}", sum, axis));
+}
+
+constexpr TaskRule kTasks[] = {{kForward, "x# ... -> y"}, {kGradient, "dy -> dx? ...", check_gradient}};
+
 }  // namespace
 
-OpTraits concat_traits() { return {.op = Op::concat, .form = form, .gradient = gradient}; }
+OpTraits concat_traits() { return {.op = Op::concat, .form = form, .gradient = gradient, .tasks = kTasks}; }
 
 }  // namespace overtake

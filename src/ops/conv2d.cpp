@@ -58,9 +58,14 @@ double flops(const Graph& g, const Task& t) {
   return 2.0 * static_cast<double>(out.elements()) * per_output;
 }
 
+constexpr TaskRule kTasks[] = {
+    {kForward, "x, w bias? -> y"}, {kInputGrad, "dy w -> dx"}, {kWeightGrad, "x dy -> dw? dbias?"}};
+
 }  // namespace
 
-OpTraits conv2d_traits() { return {.op = Op::conv2d, .form = form, .gradient = gradient, .flops = flops}; }
+OpTraits conv2d_traits() {
+  return {.op = Op::conv2d, .form = form, .gradient = gradient, .flops = flops, .tasks = kTasks};
+}
 
 ConvOperands conv_operands(const Graph& g, const Task& t) {
   const auto read = [&](std::size_t i) { return &g.buffers[g.reads(t)[i]]; };

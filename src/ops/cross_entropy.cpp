@@ -31,10 +31,13 @@ std::vector<InPlace> in_place(const Task& t) {
   return {};
 }
 
+constexpr TaskRule kTasks[] = {{kForward, "logits labels# -> metrics! lse!"},
+                               {kGradient, "logits labels# lse! metrics! -> dlogits"}};
+
 }  // namespace
 
 OpTraits cross_entropy_traits() {
-  return {.op = Op::cross_entropy, .form = form, .gradient = gradient, .in_place = in_place};
+  return {.op = Op::cross_entropy, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -17,8 +17,12 @@ void gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0)}, {g.grad_i
 
 std::vector<InPlace> in_place(const Task&) { return {{0, 0}}; }
 
+constexpr TaskRule kTasks[] = {{kForward, "x -> y"}, {kGradient, "dy -> dx"}};
+
 }  // namespace
 
-OpTraits dropout_traits() { return {.op = Op::dropout, .form = form, .gradient = gradient, .in_place = in_place}; }
+OpTraits dropout_traits() {
+  return {.op = Op::dropout, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
+}
 
 }  // namespace overtake

@@ -22,8 +22,10 @@ void gradient(Gradient& g) {
   if (g.wants(1)) g.emit(Kind::weight_grad, {g.in(0), g.grad_out(0)}, {g.grad_in(1)});
 }
 
+constexpr TaskRule kTasks[] = {{kForward, "tokens#, table+ -> y"}, {kWeightGrad, "tokens# dy -> dtable+"}};
+
 }  // namespace
 
-OpTraits embedding_traits() { return {.op = Op::embedding, .form = form, .gradient = gradient}; }
+OpTraits embedding_traits() { return {.op = Op::embedding, .form = form, .gradient = gradient, .tasks = kTasks}; }
 
 }  // namespace overtake

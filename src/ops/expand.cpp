@@ -87,6 +87,8 @@ double reduce_flops(const Graph& g, const Task& t) {
   return static_cast<double>(g.buffers[g.reads(t)[0]].shape.elements());
 }
 
+constexpr TaskRule kTasks[] = {{kForwardOrGradient, "x -> y"}};
+
 }  // namespace
 
 std::vector<std::int64_t> stretched_axes(const Attrs& attrs, const Shape& from, const Shape& to) {
@@ -98,9 +100,11 @@ std::vector<std::int64_t> stretched_axes(const Attrs& attrs, const Shape& from, 
   return axes;
 }
 
-OpTraits expand_traits() { return {.op = Op::expand, .form = expand_form, .gradient = expand_gradient}; }
+OpTraits expand_traits() {
+  return {.op = Op::expand, .form = expand_form, .gradient = expand_gradient, .tasks = kTasks};
+}
 OpTraits reduce_traits() {
-  return {.op = Op::reduce, .form = reduce_form, .gradient = reduce_gradient, .flops = reduce_flops};
+  return {.op = Op::reduce, .form = reduce_form, .gradient = reduce_gradient, .flops = reduce_flops, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -58,10 +58,13 @@ std::vector<InPlace> in_place(const Task& t) {
   return {{.read = 2, .write = 0}};
 }
 
+constexpr TaskRule kTasks[] = {
+    {kForward, "x, w bias? -> y pre?"}, {kInputGrad, "dy w pre:x? -> dx"}, {kWeightGrad, "x dy add:w? -> dw? dbias?"}};
+
 }  // namespace
 
 OpTraits linear_traits() {
-  return {.op = Op::linear, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place};
+  return {.op = Op::linear, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -142,6 +143,20 @@ void add_batch(MatmulView& v, std::int64_t extent, const std::array<std::int64_t
     v.batch.push_back(extent);
 }
 
+// The gradient of a factor without leading dimensions is summed over all rows of the two it is the product of.
+void check_gradient(const TaskOperands& t) {
+  const Shape &a = t.read("a")->shape, &b = t.read("b")->shape, &c = t.written("c")->shape;
+  if (c.rank != 2 || a.rank == 2 || b.rank == 2) return t.expect_form();
+  if (t.attrs().integer("trans_a", 0) == 0 || t.attrs().integer("trans_b", 0) != 0)
+    t.fail("c", t.write_id("c"), fmt::format("with the leading dimensions of a, which is {}", to_string(a)));
+  Shape rows = a;
+  rows[rows.rank - 1u] = b.back();
+  t.expect_shape("b", rows);
+  t.expect_shape("c", {a.back(), b.back()});
+}
+
+constexpr TaskRule kTasks[] = {{kForward, "a b -> c"}, {kGradient, "a b -> c", check_gradient}};
+
 }  // namespace
 
 MatmulView matmul_view(const Attrs& attrs, const Shape& a, const Shape& b, const Shape& c) {
@@ -173,6 +188,8 @@ MatmulView matmul_view(const Attrs& attrs, const Shape& a, const Shape& b, const
   return v;
 }
 
-OpTraits matmul_traits() { return {.op = Op::matmul, .form = form, .gradient = gradient, .flops = flops}; }
+OpTraits matmul_traits() {
+  return {.op = Op::matmul, .form = form, .gradient = gradient, .flops = flops, .tasks = kTasks};
+}
 
 }  // namespace overtake

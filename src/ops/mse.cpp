@@ -20,8 +20,12 @@ std::vector<InPlace> in_place(const Task& t) {
   return {};
 }
 
+constexpr TaskRule kTasks[] = {{kForward, "x target -> metrics!"}, {kGradient, "x target -> dx"}};
+
 }  // namespace
 
-OpTraits mse_traits() { return {.op = Op::mse, .form = form, .gradient = gradient, .in_place = in_place}; }
+OpTraits mse_traits() {
+  return {.op = Op::mse, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
+}
 
 }  // namespace overtake

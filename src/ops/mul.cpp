@@ -23,8 +23,12 @@ std::vector<InPlace> in_place(const Task& t) {
   return {};
 }
 
+constexpr TaskRule kTasks[] = {{kForward, "a b -> y"}, {kGradient, "dy b -> da"}};
+
 }  // namespace
 
-OpTraits mul_traits() { return {.op = Op::mul, .form = form, .gradient = gradient, .in_place = in_place}; }
+OpTraits mul_traits() {
+  return {.op = Op::mul, .form = form, .gradient = gradient, .in_place = in_place, .tasks = kTasks};
+}
 
 }  // namespace overtake

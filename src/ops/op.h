@@ -75,12 +75,41 @@ struct InPlace {
   std::uint8_t write = 0;
 };
 
+// A set of kinds of tasks.
+using Kinds = std::uint16_t;
+template <class... More>
+constexpr Kinds kinds(Kind first, More... more) {
+  unsigned set = 1u << static_cast<unsigned>(first);
+  ((set |= 1u << static_cast<unsigned>(more)), ...);
+  return static_cast<Kinds>(set);
+}
+inline constexpr Kinds kForward = kinds(Kind::forward), kInputGrad = kinds(Kind::input_grad),
+                       kWeightGrad = kinds(Kind::weight_grad),
+                       // Of an op without weights of its own, which may be applied to a weight.
+    kGradient = kinds(Kind::input_grad, Kind::weight_grad), kForwardOrGradient = kForward | kGradient;
+
+// What tasks of some kinds read and write: "x, w bias? -> y pre?", the places in their order. Names before the comma
+// (where there is none, all that are read) are the inputs that the form is made from; those after it are the form's
+// parameters, and those of what a forward task writes are the form's outputs, where they are none that it reads. In the
+// other tasks a name is a forward task's operand, "dx" is shaped like its x, and "pre:x" is shaped like x as well.
+// "sums:any" is neither. Marks: "?" may be absent, "!" has the element type of the form exactly (else bf16 may stand
+// for f32), "+" may have more rows,
+// "#" need not be f32 or bf16, as all other inputs are. "..." at the end: the whole list one or more times, or, where
+// all of it may be absent, not at all.
+class TaskOperands;
+struct TaskRule {
+  Kinds kinds = 0;
+  std::string_view operands;
+  void (*check)(const TaskOperands&) = nullptr;  // null: all that the form says; see task_operands.h
+};
+
 struct OpTraits {
   Op op;
   OpForm (*form)(std::span<const TensorType> inputs, const Attrs& attrs) = nullptr;
   void (*gradient)(Gradient&) = nullptr;                         // null: nothing flows through it
   double (*flops)(const Graph& graph, const Task& t) = nullptr;  // null: one per element written
   std::vector<InPlace> (*in_place)(const Task& t) = nullptr;     // null: none
+  std::span<const TaskRule> tasks = {};                          // every kind of task there is; none: anything goes
 };
 
 const OpTraits& traits(Op op);

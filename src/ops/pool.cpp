@@ -61,11 +61,22 @@ OpForm adaptive_form(std::span<const TensorType> inputs, const Attrs& attrs) {
 void max_gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0), g.out(1)}, {g.grad_in(0)}); }
 void mean_gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0)}, {g.grad_in(0)}); }
 
+constexpr TaskRule kMaxTasks[] = {{kForward, "x -> y index"}, {kGradient, "dy index -> dx"}};
+constexpr TaskRule kMeanTasks[] = {{kForward, "x -> y"}, {kGradient, "dy -> dx"}};
+
 }  // namespace
 
-OpTraits max_pool_traits() { return {.op = Op::max_pool, .form = max_form, .gradient = max_gradient}; }
-OpTraits avg_pool_traits() { return {.op = Op::avg_pool, .form = avg_form, .gradient = mean_gradient}; }
-OpTraits adaptive_pool_traits() { return {.op = Op::adaptive_pool, .form = adaptive_form, .gradient = mean_gradient}; }
-OpTraits global_pool_traits() { return {.op = Op::global_pool, .form = global_form, .gradient = mean_gradient}; }
+OpTraits max_pool_traits() {
+  return {.op = Op::max_pool, .form = max_form, .gradient = max_gradient, .tasks = kMaxTasks};
+}
+OpTraits avg_pool_traits() {
+  return {.op = Op::avg_pool, .form = avg_form, .gradient = mean_gradient, .tasks = kMeanTasks};
+}
+OpTraits adaptive_pool_traits() {
+  return {.op = Op::adaptive_pool, .form = adaptive_form, .gradient = mean_gradient, .tasks = kMeanTasks};
+}
+OpTraits global_pool_traits() {
+  return {.op = Op::global_pool, .form = global_form, .gradient = mean_gradient, .tasks = kMeanTasks};
+}
 
 }  // namespace overtake

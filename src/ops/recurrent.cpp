@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -64,9 +65,28 @@ double flops(const Graph& g, const Task& t) {
   }
 }
 
+// dx may be absent, and x is not read.
+void check_input_grad(const TaskOperands& t) {
+  const Shape &dy = t.read("dy")->shape, &w = t.read("w_ih")->shape;
+  if (dy.rank != 3) t.fail("dy", t.read_id("dy"), "of three dimensions");
+  if (w.rank != 2) t.fail("w_ih", t.read_id("w_ih"), "a matrix");
+  t.expect_form({{{dy[0], dy[1], w[1]}, DType::f32, true}});
+}
+
+constexpr TaskRule kLstmTasks[] = {{kForward, "x, w_ih w_hh b_ih b_hh -> y gates! cells!"},
+                                   {kInputGrad, "w_ih w_hh gates! cells! dy -> dgates dx?", check_input_grad},
+                                   {kWeightGrad, "x y dgates -> dw_ih dw_hh db_ih db_hh"}};
+constexpr TaskRule kGruTasks[] = {{kForward, "x, w_ih w_hh b_ih b_hh -> y gates!"},
+                                  {kInputGrad, "w_ih w_hh gates! y dy -> dgates dx?", check_input_grad},
+                                  {kWeightGrad, "x y dgates -> dw_ih dw_hh db_ih db_hh"}};
+
 }  // namespace
 
-OpTraits lstm_traits() { return {.op = Op::lstm, .form = form<Op::lstm>, .gradient = gradient, .flops = flops}; }
-OpTraits gru_traits() { return {.op = Op::gru, .form = form<Op::gru>, .gradient = gradient, .flops = flops}; }
+OpTraits lstm_traits() {
+  return {.op = Op::lstm, .form = form<Op::lstm>, .gradient = gradient, .flops = flops, .tasks = kLstmTasks};
+}
+OpTraits gru_traits() {
+  return {.op = Op::gru, .form = form<Op::gru>, .gradient = gradient, .flops = flops, .tasks = kGruTasks};
+}
 
 }  // namespace overtake

@@ -28,10 +28,12 @@ std::vector<InPlace> in_place(const Task&) { return {{0, 0}}; }
 
 double flops(const Graph&, const Task&) { return 0; }
 
+constexpr TaskRule kTasks[] = {{kForward, "x# -> y"}, {kGradient, "dy -> dx"}};
+
 }  // namespace
 
 OpTraits reshape_traits() {
-  return {.op = Op::reshape, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place};
+  return {.op = Op::reshape, .form = form, .gradient = gradient, .flops = flops, .in_place = in_place, .tasks = kTasks};
 }
 
 }  // namespace overtake

@@ -60,13 +60,20 @@ std::vector<InPlace> in_place(const Task& t) {
   return {};
 }
 
+constexpr TaskRule kLayerTasks[] = {{kForward, "x, gamma beta residual:x? -> y mean! rstd! sum:x?"},
+                                    {kInputGrad, "x dy mean! rstd! gamma around:x? -> dx"},
+                                    {kWeightGrad, "x dy mean! rstd! -> dgamma? dbeta?"}};
+constexpr TaskRule kGroupTasks[] = {{kForward, "x, gamma beta -> y mean! rstd!"},
+                                    {kInputGrad, "x dy mean! rstd! gamma -> dx"},
+                                    {kWeightGrad, "x dy mean! rstd! -> dgamma? dbeta?"}};
+
 }  // namespace
 
 OpTraits layer_norm_traits() {
-  return {.op = Op::layer_norm, .form = layer_form, .gradient = gradient, .in_place = in_place};
+  return {.op = Op::layer_norm, .form = layer_form, .gradient = gradient, .in_place = in_place, .tasks = kLayerTasks};
 }
 OpTraits group_norm_traits() {
-  return {.op = Op::group_norm, .form = group_form, .gradient = gradient, .in_place = in_place};
+  return {.op = Op::group_norm, .form = group_form, .gradient = gradient, .in_place = in_place, .tasks = kGroupTasks};
 }
 
 }  // namespace overtake

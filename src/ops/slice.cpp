@@ -20,8 +20,10 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
 
 void gradient(Gradient& g) { g.emit(Kind::input_grad, {g.grad_out(0)}, {g.grad_in(0)}); }
 
+constexpr TaskRule kTasks[] = {{kForward, "x# -> y"}, {kGradient, "dy -> dx"}};
+
 }  // namespace
 
-OpTraits slice_traits() { return {.op = Op::slice, .form = form, .gradient = gradient}; }
+OpTraits slice_traits() { return {.op = Op::slice, .form = form, .gradient = gradient, .tasks = kTasks}; }
 
 }  // namespace overtake

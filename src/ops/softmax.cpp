@@ -15,8 +15,10 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
 
 void gradient(Gradient& g) { g.emit(Kind::input_grad, {g.out(0), g.grad_out(0)}, {g.grad_in(0)}); }
 
+constexpr TaskRule kTasks[] = {{kForward, "x -> y"}, {kGradient, "y dy -> dx"}};
+
 }  // namespace
 
-OpTraits softmax_traits() { return {.op = Op::softmax, .form = form, .gradient = gradient}; }
+OpTraits softmax_traits() { return {.op = Op::softmax, .form = form, .gradient = gradient, .tasks = kTasks}; }
 
 }  // namespace overtake

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -15,8 +16,19 @@ std::vector<InPlace> in_place(const Task& t) {
   return all;
 }
 
+void check(const TaskOperands& t) {
+  t.expect_float("y");
+  for (std::size_t i = 0; i < t.read_groups(); ++i) {
+    t.expect_float("x", i);
+    t.expect_shape("x", t.written("y")->shape, i);
+    if (t.read_groups() > 2) t.expect_type("x", t.read("x")->dtype, i);
+  }
+}
+
+constexpr TaskRule kTasks[] = {{kForwardOrGradient, "x ... -> y", check}};
+
 }  // namespace
 
-OpTraits sum_traits() { return {.op = Op::sum, .in_place = in_place}; }
+OpTraits sum_traits() { return {.op = Op::sum, .in_place = in_place, .tasks = kTasks}; }
 
 }  // namespace overtake

@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -31,9 +32,49 @@ std::vector<InPlace> in_place(const Task& t) {
   return all;
 }
 
+void expect_alike(const TaskOperands& t, std::size_t read, std::size_t write) {
+  t.expect_shape("x", t.written("y", write)->shape, read);
+  t.expect_type("x", t.written("y", write)->dtype, read);
+}
+
+void check_message(const TaskOperands&) {}
+
+// The first of what is read is the message; the others are what was sent. Neither is there where another process has
+// the sender.
+void check_receipt(const TaskOperands& t) {
+  if (t.read_groups() <= 1) return;
+  if (t.read_groups() != 1 + t.write_groups())
+    t.fail(fmt::format("{} buffers were sent, {} come", t.read_groups() - 1, t.write_groups()));
+  for (std::size_t i = 0; i < t.write_groups(); ++i) expect_alike(t, 1 + i, i);
+}
+
+// Of one member, or of all of them one after the other.
+void expect_members(const TaskOperands& t) {
+  const std::size_t members = t.attrs().has("members") ? t.attrs().integers("members").size() : 1;
+  if (t.read_groups() != t.write_groups() && t.read_groups() != members * t.write_groups())
+    t.fail(fmt::format("reads {} buffers and writes {}, among {} members", t.read_groups(), t.write_groups(), members));
+}
+
+void check_sums(const TaskOperands& t) {
+  expect_members(t);
+  for (std::size_t i = 0; i < t.read_groups(); ++i) expect_alike(t, i, i % t.write_groups());
+}
+
+void check_parts(const TaskOperands& t) {
+  expect_members(t);
+  for (std::size_t i = 0; i < t.read_groups(); ++i) t.expect_type("x", t.written("y", i % t.write_groups())->dtype, i);
+}
+
+constexpr Kinds kMessages = kinds(Kind::send), kReceipts = kinds(Kind::recv), kSums = kinds(Kind::all_reduce),
+                kParts = kinds(Kind::reduce_scatter, Kind::all_gather);
+constexpr TaskRule kTasks[] = {{kMessages, "x ... -> message", check_message},
+                               {kReceipts, "x? ... -> y ...", check_receipt},
+                               {kSums, "x ... -> y ...", check_sums},
+                               {kParts, "x ... -> y ...", check_parts}};
+
 }  // namespace
 
-OpTraits transfer_traits() { return {.op = Op::transfer, .flops = no_flops, .in_place = in_place}; }
+OpTraits transfer_traits() { return {.op = Op::transfer, .flops = no_flops, .in_place = in_place, .tasks = kTasks}; }
 OpTraits block_traits() { return {.op = Op::block}; }
 
 }  // namespace overtake

@@ -33,8 +33,10 @@ void gradient(Gradient& g) {
   g.emit(Kind::input_grad, Op::transpose, Attrs{{"order", inverse}}, {&dy, 1}, {&dx, 1});
 }
 
+constexpr TaskRule kTasks[] = {{kForwardOrGradient, "x# -> y"}};
+
 }  // namespace
 
-OpTraits transpose_traits() { return {.op = Op::transpose, .form = form, .gradient = gradient}; }
+OpTraits transpose_traits() { return {.op = Op::transpose, .form = form, .gradient = gradient, .tasks = kTasks}; }
 
 }  // namespace overtake

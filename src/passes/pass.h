@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "graph/plan.h"
+#include "ops/check_task.h"
 
 namespace overtake {
 
@@ -20,7 +21,7 @@ struct Pass {
   std::string name;
   std::function<State(State)> run;
   std::function<bool(const State&)> needs = nullptr;   // null: nothing
-  std::function<bool(const State&)> grants = nullptr;  // null: nothing beyond verify()
+  std::function<bool(const State&)> grants = nullptr;  // null: nothing beyond verify() and check_tasks()
 };
 
 // What happened to one pass.
@@ -75,6 +76,7 @@ State PassRunner::run(const Pass<State>& pass, State state) {
   state = pass.run(std::move(state));
   record.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   verify(state);
+  check_tasks(graph_of(state));
   OVERTAKE_CHECK(!pass.grants || pass.grants(state), "pass {}: what it grants does not hold", pass.name);
   record.tasks = graph_of(state).tasks.size();
   record.bytes = traffic_of(graph_of(state));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ops/check_task.h"
 #include "plan/divide/clip.h"
 #include "plan/divide/micro_batch_sums.h"
 #include "plan/divide/step_planner.h"
@@ -138,6 +139,7 @@ ParallelPlan plan_in_parallel(const Graph& step, const ParallelOptions& options,
   if (options.searches()) out.options.pipeline = chosen.schedule.name;
   if (options.predict && (groups == nullptr || groups->world->rank() == 0)) out.predicted = planner.predict(chosen);
   verify(out.whole.plan);
+  check_tasks(out.whole.plan.graph);
   return out;
 }
 

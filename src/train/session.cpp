@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "ops/check_task.h"
 #include "plan/divide/micro_batches.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
@@ -74,6 +75,7 @@ void Session::plan_one_device(const Detail& whole) {
   if (options_.own_plan) {
     Plan own = options_.own_plan(graph);
     verify(own);
+    check_tasks(own.graph);
     planned_.candidates.push_back({"own", place_memory(std::move(own), options_.memory_cap)});
   } else {
     planned_ = choose_plan(graph, *backend_,
@@ -88,8 +90,10 @@ void Session::plan_one_device(const Detail& whole) {
   if (options_.note && !planned_.reason.empty()) options_.note(planned_.reason);
   Plan plan = planned_.candidates[planned_.chosen].plan;
   Plan forward_plan = place_memory(schedule_forward(graph));
-  verify(plan);
-  verify(forward_plan);
+  for (const Plan* p : {&plan, &forward_plan}) {
+    verify(*p);
+    check_tasks(p->graph);
+  }
   inputs_ = whole.inputs;
   of_a_micro_batch_ = inputs_.empty() ? 0 : graph.buffers[inputs_[0].buffer].shape[0];
   batch_ = own_samples_ = of_a_micro_batch_ * whole.micro_batches;
@@ -115,8 +119,10 @@ void Session::plan_devices(const Graph& graph) {
   const Detail mine = own_part(planned.whole, options_.backend);
   Plan plan = planned.placed ? std::move(*planned.placed) : place_memory(mine.plan, options_.memory_cap);
   Plan forward_plan = place_memory(forward_part(mine.plan));
-  verify(plan);
-  verify(forward_plan);
+  for (const Plan* p : {&plan, &forward_plan}) {
+    verify(*p);
+    check_tasks(p->graph);
+  }
   planned_.candidates.push_back({"parallel", plan});
 
   of_a_micro_batch_ = graph.buffers[inputs_of(graph).at(0)].shape[0];
