@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/fingerprint.h"
 #include "graph/plan.h"
 #include "ops/check_task.h"
 
@@ -29,7 +30,7 @@ struct PassRecord {
   std::string name;
   double ms = 0;
   bool skipped = false;
-  bool changed = false;
+  bool changed = false;    // whether the state is another than before
   std::size_t tasks = 0;   // after it
   double bytes = 0;        // that all tasks read and write, after it
   double bytes_saved = 0;  // by it: of what there was before; negative where it added tasks
@@ -70,7 +71,7 @@ State PassRunner::run(const Pass<State>& pass, State state) {
     return state;
   }
   OVERTAKE_CHECK(!pass.needs || pass.needs(state), "pass {}: what it needs does not hold", pass.name);
-  const std::string before = options_.print ? print(graph_of(state)) : "";
+  const Fingerprint before = fingerprint(state);
   const double traffic = traffic_of(graph_of(state));
   const auto start = std::chrono::steady_clock::now();
   state = pass.run(std::move(state));
@@ -81,11 +82,9 @@ State PassRunner::run(const Pass<State>& pass, State state) {
   record.tasks = graph_of(state).tasks.size();
   record.bytes = traffic_of(graph_of(state));
   record.bytes_saved = traffic - record.bytes;
-  if (options_.print) {
-    const std::string after = print(graph_of(state));
-    record.changed = after != before;
-    if (record.changed) options_.print(fmt::format("after {} ({:.2f} ms):\n{}", pass.name, record.ms, after));
-  }
+  record.changed = fingerprint(state) != before;
+  if (record.changed && options_.print)
+    options_.print(fmt::format("after {} ({:.2f} ms):\n{}", pass.name, record.ms, print(graph_of(state))));
   records_.push_back(record);
   return state;
 }

@@ -16,6 +16,7 @@
 #include "plan/in_order.h"
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"
+#include "rewrite/uses.h"
 #include "train/session.h"
 
 namespace overtake {
@@ -80,6 +81,57 @@ TEST(PassRunner, PrintsWhereSomethingChanged) {
   EXPECT_NE(texts[0].find(print(g)), std::string::npos);
 }
 
+// Whether or not anybody prints, and whatever of the graph it is.
+TEST(PassRunner, RecordsWhatChanged) {
+  PassRunner runner;
+  const auto changes = [&](const std::function<void(Graph&)>& change, Graph g) {
+    runner.run(Pass<Graph>{"pass",
+                           [&](Graph x) {
+                             change(x);
+                             return x;
+                           }},
+               std::move(g));
+    return runner.records().back().changed;
+  };
+  Graph g = zoo_model("cnn", "batch=2,width=4");
+  const std::vector<float> values = {1, 2, 3};
+  const auto bytes = std::as_bytes(std::span(values));
+  const auto constant = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  g.constants.push_back({g.add_buffer("c", {3}, DType::f32, Role::constant), constant});
+  EXPECT_FALSE(changes([](Graph&) {}, g));
+  EXPECT_FALSE(changes([](Graph& x) { x.intern("a name that nothing has"); }, g));
+  EXPECT_FALSE(changes(
+      [](Graph& x) {  // the same tasks, stored anew
+        const Graph old = x;
+        x.tasks.clear();
+        x.operands.clear();
+        x.intern("another first");
+        for (TaskId t = 0; t < old.tasks.size(); ++t) add_like(x, old.tasks[t], old.reads(t), old.writes(t));
+      },
+      g));
+  EXPECT_TRUE(changes([](Graph& x) { x.buffers[0].layout = channels_last_layout(); }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x.tasks.back().micro_batch = 3; }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x.parameters[0].stored_rows = 1; }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x.parameters[0].init.scale += 1; }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x.buffers[0].name = x.intern("renamed"); }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x.parts = 7; }, g));
+  EXPECT_TRUE(changes(
+      [&](Graph& x) {
+        auto others = *constant;
+        others[0] = std::byte{77};
+        x.constants.back().bytes = std::make_shared<const std::vector<std::byte>>(std::move(others));
+      },
+      g));
+  const auto attrs = [](Graph& x, const char* name, AttrValue value) {
+    Attrs changed = x.attrs_of(x.tasks[0]);
+    changed.set(name, std::move(value));
+    x.tasks[0].attrs = x.add_attrs(changed);
+  };
+  EXPECT_TRUE(changes([&](Graph& x) { attrs(x, "own", std::int64_t{3}); }, g));
+  EXPECT_FALSE(changes([&](Graph& x) { attrs(x, "stride", x.attrs_of(x.tasks[0]).integers("stride")); }, g));
+  EXPECT_TRUE(changes([](Graph& x) { x = differentiate(std::move(x)); }, g));
+}
+
 TEST(PassRunner, ChecksNeedsGrantsAndTheResult) {
   PassRunner runner;
   const auto no = [](const Graph&) { return false; };
@@ -100,6 +152,9 @@ TEST(PassRunner, RunsPassesOnPlansToo) {
   const Pass<Plan> memory{"memory", [](Plan p) { return place_memory(std::move(p)); }, nullptr, has_memory};
   const Plan plan = runner.run(memory, schedule_in_order(training_graph(zoo_model("ffnn"))));
   EXPECT_TRUE(has_memory(plan));
+  EXPECT_TRUE(runner.records().back().changed) << "where its buffers are";
+  runner.run(Pass<Plan>{"nothing", [](Plan p) { return p; }}, Plan(plan));
+  EXPECT_FALSE(runner.records().back().changed);
 }
 
 struct NormCounts {
