@@ -37,7 +37,8 @@ std::unique_ptr<Store> open_store(const std::string& text, std::chrono::millisec
     return std::make_unique<FileStore>(text);
   }
   std::string_view rest = std::string_view(text).substr(kScheme.size());
-  EtcdOptions options{.addresses = {}, .name = "", .patience = patience};
+  EtcdOptions options;
+  options.patience = patience;
   if (const std::size_t slash = rest.find('/'); slash != std::string_view::npos) {
     options.name = rest.substr(slash + 1);
     rest = rest.substr(0, slash);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,9 +27,10 @@ double cpu_seconds() {
 
 class LinkMeter {
  public:
-  LinkMeter(Group& world, LinkUse use)
+  LinkMeter(Group& world, LinkUse use, std::function<double()> now)
       : world_(world),
         use_(use),
+        now_(std::move(now)),
         next_((world.rank() + 1) % world.size()),
         last_((world.rank() + world.size() - 1) % world.size()) {}
 
@@ -73,13 +75,13 @@ class LinkMeter {
     move(bytes);  // memory for a size is dear the first time
     std::vector<double> seconds;
     const double busy = cpu_seconds();
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now_();
     for (int i = 0; i < rounds; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = now_();
       move(bytes);
-      seconds.push_back(seconds_since(begin));
+      seconds.push_back(now_() - begin);
     }
-    busy_cores_ = (cpu_seconds() - busy) / std::max(seconds_since(start), 1e-9);
+    busy_cores_ = (cpu_seconds() - busy) / std::max(now_() - start, 1e-9);
     std::ranges::sort(seconds);
     return seconds;
   }
@@ -94,18 +96,19 @@ class LinkMeter {
     for (int i = 0; i < kSmallRounds; ++i) {
       const auto in = world_.recv(last_, &token, sizeof token, DType::u8, {.tag = kLinkTag + 2});
       world_.barrier({.tag = kLinkTag + 3});
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = now_();
       std::int32_t mine = i;
       if (world_.rank() != 0) world_.wait(in);
       world_.wait(world_.send(next_, &mine, sizeof mine, DType::u8, {.tag = kLinkTag + 2}));
       if (world_.rank() == 0) world_.wait(in);
-      seconds.push_back(seconds_since(begin) / world_.size());
+      seconds.push_back((now_() - begin) / world_.size());
     }
     return from_first(median(seconds));
   }
 
   Group& world_;
   LinkUse use_;
+  std::function<double()> now_;
   int next_, last_;
   std::vector<float> out_;
   std::vector<std::byte> in_;
@@ -114,9 +117,10 @@ class LinkMeter {
 
 }  // namespace
 
-LinkTimes measure_link(Group& world, LinkUse use) {
+LinkTimes measure_link(Group& world, LinkUse use, std::function<double()> now) {
   OVERTAKE_CHECK(world.size() > 1, "one rank has no link");
-  return LinkMeter(world, use).run();
+  if (!now) now = [start = std::chrono::steady_clock::now()] { return seconds_since(start); };
+  return LinkMeter(world, use, std::move(now)).run();
 }
 
 }  // namespace overtake

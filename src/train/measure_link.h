@@ -2,6 +2,7 @@
 // How fast the ranks of a job reach one another, found out by a few transfers.
 
 #include <cstdint>
+#include <functional>
 
 #include "comm/group.h"
 #include "machine/machine.h"
@@ -14,6 +15,7 @@ enum class LinkUse : std::uint8_t {
 };
 
 // By all ranks at once; all get what rank 0 measured. Takes a few tenths of a second, on a slow link longer.
-LinkTimes measure_link(Group& world, LinkUse use);
+// `now` is the clock, in seconds; none: this machine's.
+LinkTimes measure_link(Group& world, LinkUse use, std::function<double()> now = {});
 
 }  // namespace overtake

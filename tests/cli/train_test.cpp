@@ -58,16 +58,22 @@ TEST(Train, KilledAtAnyMomentItGoesOnToTheSameWeights) {
   const std::string save = folder / "killed";
   int kills = 0;
   // Killed and resumed again and again, until a run reaches the end.
-  for (bool is_done = false; !is_done && kills < 60;) {
+  for (bool is_done = false; !is_done && kills < 120;) {
     std::vector<std::string> arguments = {
         "train",        "cnn", "--set",  "width=4", "--batch",    "16",       "--data",  "synthetic:512",
         "--seed",       "3",   "--lr",   "0.05",    "--schedule", "in-order", "--steps", "60",
         "--save-every", "1",   "--save", save};
     if (std::filesystem::exists(save + ".json")) arguments.insert(arguments.end(), {"--resume", save});
     const pid_t child = start_overtake(arguments);
+    siginfo_t ended{};
     const auto wait_us = std::uniform_int_distribution<int>(20'000, 400'000)(random);
-    std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
     int status = 0;
+    // Every other time not before it has saved, however long a busy machine takes to come there.
+    const std::string before = read_text(save + ".json");
+    while (kills % 2 == 1 && read_text(save + ".json") == before &&
+           waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
     if (waitpid(child, &status, WNOHANG) == child) {
       is_done = true;
       EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -87,9 +93,10 @@ TEST(Train, CtrlCSavesAndLeaves) {
   const ScratchFolder folder;
   const std::string save = folder / "stopped";
   const pid_t child =
-      start_overtake({"train", "cnn", "--set", "width=4", "--batch", "16", "--data", "synthetic:512", "--seed", "3",
-                      "--lr", "0.05", "--schedule", "in-order", "--steps", "100000", "--save", save});
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      start_overtake({"train",        "cnn", "--set",  "width=4", "--batch",    "16",       "--data",  "synthetic:512",
+                      "--seed",       "3",   "--lr",   "0.05",    "--schedule", "in-order", "--steps", "100000000",
+                      "--save-every", "5",   "--save", save});
+  while (!std::filesystem::exists(save + ".json")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   kill(child, SIGINT);
   int status = 0;
   waitpid(child, &status, 0);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <random>
 
@@ -45,27 +46,26 @@ TEST(ClockOffset, IsWithinItsErrorWhateverEachWayTakes) {
   }
 }
 
-// A rank's clock that is ahead of this machine's.
-std::function<std::int64_t()> clock_ahead(std::int64_t ns) {
-  return [ns] { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count() + ns; };
-}
+// One clock for all, which goes on by one whenever it is asked.
+std::atomic<std::int64_t> ticks{0};
 
 TEST(ClockOffset, IsFoundOverAGroup) {
   const std::vector<std::int64_t> ahead = {3'000'000'000, -7'000'000'000, 3'000'500'000};
   on_all(make_local_groups(3), [&](Group& group) {
     const std::int64_t mine = ahead[static_cast<std::size_t>(group.rank())];
-    const ClockOffset clock = measure_clock_offset(group, {.tag = 5, .now_ns = clock_ahead(mine)});
+    const ClockOffset clock = measure_clock_offset(group, {.tag = 5, .now_ns = [mine] { return mine + ++ticks; }});
     EXPECT_LE(std::abs(clock.offset_ns - (ahead[0] - mine)), clock.error_ns) << "rank " << group.rank();
-    EXPECT_LT(clock.error_ns, group.rank() == 0 ? 1 : 500'000'000);
+    EXPECT_LT(clock.error_ns, group.rank() == 0 ? 1 : 1000) << "more than was asked in all";
   });
 }
 
 TEST(ClockOffset, StatesTheErrorOfALopsidedLink) {
-  const auto slow = [](int from, int, std::size_t) {
-    if (from == 0) std::this_thread::sleep_for(4ms);
+  std::atomic<std::int64_t> now{0};
+  const auto slow = [&](int from, int, std::size_t) {
+    if (from == 0) now += 4'000'000;
   };
   on_all(make_local_groups(2, {.group = {}, .on_message = slow}), [&](Group& group) {
-    const ClockOffset clock = measure_clock_offset(group, {.rounds = 4});
+    const ClockOffset clock = measure_clock_offset(group, {.rounds = 4, .now_ns = [&] { return now.load(); }});
     if (group.rank() == 0) return;
     EXPECT_LE(std::abs(clock.offset_ns), clock.error_ns);  // one clock in truth
     EXPECT_GE(clock.error_ns, 2'000'000);
@@ -73,12 +73,11 @@ TEST(ClockOffset, StatesTheErrorOfALopsidedLink) {
 }
 
 TEST(ClockOffset, DoesNotWaitForARankThatIsGone) {
-  auto groups = make_local_groups(3, {.group = {.time_out = 300ms}, .on_message = {}});
+  auto groups = make_local_groups(3, {.group = {.time_out = 1h}, .on_message = {}});
   groups[2].reset();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank)
     threads.emplace_back([&group = *groups[static_cast<std::size_t>(rank)]] {
-      const auto start = std::chrono::steady_clock::now();
       try {
         measure_clock_offset(group, {.rounds = 2});
         gather_texts(group, "mine");
@@ -86,7 +85,6 @@ TEST(ClockOffset, DoesNotWaitForARankThatIsGone) {
       } catch (const CommError& error) {
         EXPECT_EQ(error.rank(), 2) << error.what();
       }
-      EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
     });
   for (std::thread& thread : threads) thread.join();
 }

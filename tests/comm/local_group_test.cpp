@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -48,8 +49,7 @@ TEST(CommRanks, AreLookedAfterWithoutATransfer) {
   Groups groups = make_local_groups(3);
   for (const auto& group : groups) EXPECT_EQ(group->check_ranks(), -1);
   groups[2].reset();
-  const auto deadline = std::chrono::steady_clock::now() + 10s;
-  while (groups[0]->check_ranks() < 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  while (groups[0]->check_ranks() < 0) std::this_thread::sleep_for(1ms);  // for ever, where nobody says so
   EXPECT_EQ(groups[0]->check_ranks(), 2);
   float x = 0;
   const auto of_wait = comm_error([&] { groups[0]->wait(groups[0]->all_reduce(&x, 1, DType::f32)); });
@@ -220,18 +220,19 @@ TEST(LocalGroup, WhoLeavesIsNamed) {
 }
 
 TEST(LocalGroup, WhoDoesNotComeIsNamedInTime) {
-  on_all(make_local_groups(3, {.group = {.time_out = 8s}, .on_message = {}}), [](Group& group) {
+  std::latch started(2), failed(2);
+  on_all(make_local_groups(3, {.group = {.time_out = 1h}, .on_message = {}}), [&](Group& group) {
     group.barrier();
     std::vector<float> x(1000);
-    const auto before = std::chrono::steady_clock::now();
     if (group.rank() == 2) {
-      std::this_thread::sleep_for(800ms);
+      failed.wait();
       EXPECT_EQ(comm_error([&] { group.barrier(); }).first, 2);
       return;
     }
     const auto handle = group.all_reduce(x.data(), x.size(), DType::f32);
-    const auto [rank, text] = comm_error([&] { group.wait(handle, 300ms); });
-    EXPECT_LT(std::chrono::steady_clock::now() - before, 2s);
+    started.arrive_and_wait();
+    const auto [rank, text] = comm_error([&] { group.wait(handle, 2s); });
+    failed.count_down();
     EXPECT_EQ(rank, 2);
     EXPECT_NE(text.find("rank 2: "), std::string::npos) << text;
     EXPECT_NE(text.find("it is alive"), std::string::npos) << text;
@@ -240,10 +241,11 @@ TEST(LocalGroup, WhoDoesNotComeIsNamedInTime) {
 
 // Also where nobody waits in wait().
 TEST(LocalGroup, PatienceEnds) {
-  on_all(make_local_groups(3, {.group = {.time_out = 8s, .patience = 400ms}, .on_message = {}}), [](Group& group) {
+  std::latch failed(2);
+  on_all(make_local_groups(3, {.group = {.time_out = 1h, .patience = 3s}, .on_message = {}}), [&](Group& group) {
     group.barrier();
     if (group.rank() == 2) {
-      std::this_thread::sleep_for(1200ms);
+      failed.wait();
       EXPECT_EQ(comm_error([&] { group.barrier(); }).first, 2);
       return;
     }
@@ -251,7 +253,8 @@ TEST(LocalGroup, PatienceEnds) {
     std::promise<void> told;
     const auto handle =
         group.all_reduce(&x, 1, DType::f32, {.tag = 3, .priority = 0, .when_done = [&] { told.set_value(); }});
-    EXPECT_EQ(told.get_future().wait_for(4s), std::future_status::ready);
+    told.get_future().wait();  // for ever, where patience does not end
+    failed.count_down();
     const auto [rank, text] = comm_error([&] { group.wait(handle); });
     EXPECT_EQ(rank, 2);
     EXPECT_NE(text.find("it is alive"), std::string::npos) << text;
@@ -260,8 +263,8 @@ TEST(LocalGroup, PatienceEnds) {
 
 // Someone who is heard may take longer than the time-out.
 TEST(LocalGroup, WhoIsHeardIsWaitedFor) {
-  on_all(make_local_groups(2, {.group = {.time_out = 300ms}, .on_message = {}}), [](Group& group) {
-    if (group.rank() == 1) std::this_thread::sleep_for(1s);
+  on_all(make_local_groups(2, {.group = {.time_out = 3s}, .on_message = {}}), [](Group& group) {
+    if (group.rank() == 1) std::this_thread::sleep_for(7s);
     float x = 1;
     group.wait(group.all_reduce(&x, 1, DType::f32));
     EXPECT_EQ(x, 2);
@@ -302,7 +305,6 @@ TEST(LocalGroup, SomeRanksAmongThemselves) {
 // A group that goes with transfers under way neither waits for them nor touches their data any more.
 TEST(LocalGroup, GoesWithTransfersUnderWay) {
   for (int round = 0; round < 20; ++round) {
-    const auto before = std::chrono::steady_clock::now();
     {
       std::vector<std::vector<float>> data(4, std::vector<float>(100'000));
       on_all(make_local_groups(4, {.group = {.chunk_bytes = 4096}, .on_message = {}}), [&](Group& group) {
@@ -312,10 +314,10 @@ TEST(LocalGroup, GoesWithTransfersUnderWay) {
           if (group.rank() != round % 4) group.wait(handle);
         } catch (const CommError& error) {
           EXPECT_EQ(error.rank(), round % 4);
+          EXPECT_NE(std::string(error.what()).find("left the group"), std::string::npos) << error.what();
         }
       });
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
   }
 }
 

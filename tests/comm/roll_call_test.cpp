@@ -57,7 +57,7 @@ TEST(RollCall, BringsAllMessagesToAll) {
   const TemporaryFolder folder;
   const std::string odd("\0\xff\n\"", 4);
   const std::string all = "first|" + odd + "||";
-  const auto got = call(folder, {{0, 3, "m", "first", 5s}, {1, 3, "m", odd, 5s}, {2, 3, "m", "", 5s}});
+  const auto got = call(folder, {{0, 3, "m", "first", 60s}, {1, 3, "m", odd, 60s}, {2, 3, "m", "", 60s}});
   EXPECT_EQ(got, (std::vector<std::string>{all, all, all}));
 }
 
@@ -66,18 +66,18 @@ TEST(RollCall, TellsWhatDoesNotFitOnAllRanks) {
     const TemporaryFolder folder;
     for (const std::string& text : call(folder, ranks)) EXPECT_TRUE(says(text, parts));
   };
-  all_say({{0, 2, "m", "", 5s}, {1, 3, "m", "", 5s}}, {"user: rank ", "another number of ranks than rank "});
-  all_say({{0, 3, "m", "", 5s}, {0, 3, "m", "", 5s}, {1, 3, "m", "", 5s}}, {"user: rank 0: two processes"});
-  all_say({{0, 2, "resnet", "", 5s}, {1, 2, "bert", "", 5s}}, {"user: rank ", "another job", "resnet", "bert"});
-  all_say({{0, 3, "m", "", 200ms}, {2, 3, "m", "", 200ms}}, {"lost 1: rank 1: it did not come within 0.2 s"});
-  all_say({{2, 2, "m", "", 5s}}, {"user: rank 2: there are 2 ranks: the number must be 0 to 1"});
+  all_say({{0, 2, "m", "", 60s}, {1, 3, "m", "", 60s}}, {"user: rank ", "another number of ranks than rank "});
+  all_say({{0, 3, "m", "", 60s}, {0, 3, "m", "", 60s}, {1, 3, "m", "", 60s}}, {"user: rank 0: two processes"});
+  all_say({{0, 2, "resnet", "", 60s}, {1, 2, "bert", "", 60s}}, {"user: rank ", "another job", "resnet", "bert"});
+  all_say({{0, 3, "m", "", 2s}, {2, 3, "m", "", 2s}}, {"lost 1: rank 1: it did not come within 2 s"});
+  all_say({{2, 2, "m", "", 60s}}, {"user: rank 2: there are 2 ranks: the number must be 0 to 1"});
 }
 
 TEST(RollCall, RefusesACardThatIsNone) {
   for (const char* text : {"", "{ no card", "[]", "{\"protocol\": \"new\"}"}) {
     const TemporaryFolder folder;
     folder.write("rank-1", text);
-    EXPECT_TRUE(says(call(folder, {{0, 2, "m", "", 5s}})[0], {"user: rank 1: its card cannot be read"}));
+    EXPECT_TRUE(says(call(folder, {{0, 2, "m", "", 60s}})[0], {"user: rank 1: its card cannot be read"}));
   }
 }
 

@@ -38,7 +38,7 @@ class Told {
   // All answers, when there are so many and no more come within a moment.
   std::vector<std::string> after(std::size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, 8s, [&] { return answers_.size() >= count; });
+    changed_.wait(lock, [&] { return answers_.size() >= count; });
     changed_.wait_for(lock, 20ms, [&] { return answers_.size() > count; });
     return answers_;
   }
@@ -123,7 +123,7 @@ std::string told_in_a_chain(Group& group) {
     group.all_reduce(x.data(), x.size(), DType::f32, {.tag = 3, .when_done = next});
   };
   next();
-  if (end.get_future().wait_for(8s) != std::future_status::ready) return "hangs";
+  end.get_future().wait();
   group.barrier();
   return x[999] == std::ldexp(1.0f, kLinks) ? "right" : "wrong sum";  // of two ranks
 }
@@ -132,7 +132,7 @@ class LocalWhenDone : public testing::TestWithParam<int> {
  protected:
   // What each rank's function returned.
   static std::vector<std::string> on_all(int size, const std::function<std::string(Group&)>& run) {
-    auto groups = make_local_groups(size, {.group = {.time_out = 8s, .chunk_bytes = 8192}, .on_message = {}});
+    auto groups = make_local_groups(size, {.group = {.time_out = 60s, .chunk_bytes = 8192}, .on_message = {}});
     std::vector<std::string> out(groups.size());
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -193,7 +193,7 @@ class GlooWhenDone : public testing::Test {
         options.job = "job";
         options.rank = rank;
         options.size = size;
-        options.group = {.time_out = 8s, .chunk_bytes = 8192};
+        options.group = {.time_out = 60s, .chunk_bytes = 8192};
         return run(*make_gloo_group(options));
       });
     }

@@ -119,28 +119,31 @@ struct SendingPlan {
   std::vector<TaskId> receipts;
 };
 
+// By the GPU's own clock no transfer takes less than its link says, and those over one link come one after the other,
+// however busy this machine is. That the other link is free meanwhile shows in one of several steps, at the latest.
 TEST(VirtualGpus, ALinkIsForOneTransferAtATime) {
   OVERTAKE_NEEDS_GPU();
   const SendingPlan sending;
   const VirtualLink link = {.bytes_per_s = 1'000'000'000, .latency_ns = 1'000'000};
-  const std::int64_t each = transfer_ns(link, Kind::recv, 4 * SendingPlan::kCount, 2);  // 2 ms
+  const std::int64_t each = transfer_ns(link, Kind::recv, 4 * SendingPlan::kCount, 2);
+  EXPECT_EQ(each, 2'000'000);
   const auto backend = open_backend("cuda", split_into(3, link));
   const auto executor = backend->make_executor({sending.plan});
   executor->run(0, {});  // the first goes task by task
   executor->run_traced(0, {});
-  const Trace trace = executor->run_traced(0, {});
-  std::vector<Span> spans;
-  for (const TaskId t : sending.receipts)
-    for (const Span& s : trace.spans)
-      if (s.task == t) spans.push_back(s);
-  ASSERT_EQ(spans.size(), 3u);
-  for (const Span& s : spans) {
-    EXPECT_GE(s.end_ns - s.begin_ns, each - 20'000);
-    EXPECT_LE(s.end_ns - s.begin_ns, each + 200'000);
+  bool has_overlapped = false;
+  for (int step = 0; step < 20; ++step) {
+    const Trace trace = executor->run_traced(0, {});
+    std::vector<Span> spans;
+    for (const TaskId t : sending.receipts)
+      for (const Span& s : trace.spans)
+        if (s.task == t) spans.push_back(s);
+    ASSERT_EQ(spans.size(), 3u);
+    for (const Span& s : spans) EXPECT_GE(s.end_ns - s.begin_ns, each - 20'000);  // how fine the clock is
+    EXPECT_GE(spans[1].begin_ns, spans[0].end_ns) << "both come over the link from 0 to 1";
+    has_overlapped = has_overlapped || spans[2].begin_ns < spans[0].end_ns;
   }
-  EXPECT_GE(spans[1].begin_ns, spans[0].end_ns) << "both come over the link from 0 to 1";
-  EXPECT_LT(spans[2].begin_ns, spans[0].end_ns) << "this one has a link of its own";
-  EXPECT_LE(trace.step_ns, 2 * each + 500'000);
+  EXPECT_TRUE(has_overlapped) << "the third has a link of its own";
 }
 
 TEST(VirtualGpus, APlanOfMoreDevicesIsRefused) {

@@ -99,7 +99,7 @@ TEST(Loader, PreparesAheadButNotWithoutEnd) {
   options.depth = 2;
   Loader loader(data, options);
   const auto settled = [&](int count) {
-    for (int i = 0; i < 2000 && data->filled < count; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (data->filled < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return data->filled.load();
   };

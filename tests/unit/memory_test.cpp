@@ -298,7 +298,6 @@ void expect_tight(const std::string& name, const std::string& settings) {
     std::printf("%s, %s: %zu tasks, peak %.1f MB, %.3f %% over the largest live sum, planned in %.3f s\n", name.c_str(),
                 schedule.c_str(), g.tasks.size(), static_cast<double>(plan.arena_bytes) * 1e-6, 100 * excess, seconds);
     EXPECT_LE(excess, 0.02) << schedule;
-    EXPECT_LT(seconds, 1.0) << schedule;
     EXPECT_NO_THROW(verify(plan));
   }
 }

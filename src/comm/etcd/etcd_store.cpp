@@ -4,7 +4,6 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 #include <type_traits>
 
 #include "base/base64.h"
@@ -14,12 +13,10 @@
 namespace overtake {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr int kLeaseSeconds = 24 * 60 * 60;
-constexpr milliseconds kTimeOut{2000};  // of one request
 constexpr milliseconds kFirstPause{20}, kLongestPause{400};
 
 // Over the JSON gateway that etcd has had since version 3.4: https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway
@@ -87,17 +84,17 @@ class EtcdStore final : public Store {
   // Goes on with the next address where one does not answer, until the patience is over.
   Json ask(const std::string& what, const Json& request) {
     const std::string body = request.dump();
-    const auto deadline = Clock::now() + options_.patience;
+    const auto deadline = options_.now() + options_.patience;
     milliseconds pause = kFirstPause;
     while (true) {
-      const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - options_.now());
       const HttpReply reply = http_.post(fmt::format("http://{}/v3/{}", address(), what), body,
-                                         std::clamp(left, milliseconds(100), kTimeOut));
+                                         std::clamp(left, options_.least_time_out, options_.most_time_out));
       if (reply.status == 200) return parsed(reply.body);
       if (reply.status != 0 && reply.status < 500) refuse(reply);
-      if (Clock::now() >= deadline) fail_gone(reply);
+      if (options_.now() >= deadline) fail_gone(reply);
       if (++at_ % options_.addresses.size() == 0 || options_.addresses.size() == 1) {
-        std::this_thread::sleep_until(std::min(Clock::now() + pause, deadline));
+        options_.sleep_until(std::min(options_.now() + pause, deadline));
         pause = std::min(pause * 2, kLongestPause);
       }
     }
