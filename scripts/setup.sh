@@ -2,8 +2,8 @@
 # Installs what the build and the tests need, from Debian 12's own packages. Does nothing where all of it is there.
 # `setup.sh tests` adds what the tests of the report's page and of etcd need.
 set -euo pipefail
-packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
-          libtomlplusplus-dev zlib1g-dev libgloo-dev libcurl4-openssl-dev dataset-fashion-mnist clang-format python3 iproute2)
+packages=(build-essential git cmake ninja-build libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
+          libgtest-dev zlib1g-dev libgloo-dev libcurl4-openssl-dev dataset-fashion-mnist clang-format python3 iproute2)
 if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver python3-selenium curl); fi
 missing=()
 for package in "${packages[@]}"; do

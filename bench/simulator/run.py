@@ -40,7 +40,7 @@ def measure(options, network, settings, batch):
     common = [network, "--batch", str(batch), "--optimizer", "adamw", "--precision", PRECISION[options.device], "--json"]
     if settings:
         common += ["--set", settings]
-    simulate = [options.overtake, "simulate", *common, "--measure", options.device, "--cluster", CLUSTER[options.device]]
+    simulate = [options.overtake, "simulate", *common, "--measure", options.device, "--machine", CLUSTER[options.device]]
     bench = [options.overtake, "bench", *common, "--device", options.device, "--schedules", "in-order", "--lr", "0.0001",
              "--steps", str(options.steps)]
     predicted, measured = [], []

@@ -1,9 +1,10 @@
 #include "base/units.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
+#include <span>
 
 #include "base/error.h"
 
@@ -31,35 +32,81 @@ std::string with_unit(std::int64_t amount, double step, const std::array<const c
   return three_digits(value) + units[unit];
 }
 
-struct SizeSuffix {
-  std::string_view text;  // lower case
-  double factor;
+__extension__ using Wide = __int128;
+
+// One of the unit is num / den base units.
+struct Unit {
+  std::string_view name;
+  std::int64_t num = 1;
+  std::int64_t den = 1;
 };
 
-constexpr std::array<SizeSuffix, 14> kSizeSuffixes{{{"", 1},
-                                                    {"b", 1},
-                                                    {"k", 0x1p10},
-                                                    {"kib", 0x1p10},
-                                                    {"kb", 1e3},
-                                                    {"m", 0x1p20},
-                                                    {"mib", 0x1p20},
-                                                    {"mb", 1e6},
-                                                    {"g", 0x1p30},
-                                                    {"gib", 0x1p30},
-                                                    {"gb", 1e9},
-                                                    {"t", 0x1p40},
-                                                    {"tib", 0x1p40},
-                                                    {"tb", 1e12}}};
+constexpr std::int64_t kKilo = 1'000, kMega = 1'000'000, kGiga = 1'000'000'000, kTera = 1'000'000'000'000,
+                       kPeta = 1'000'000'000'000'000;
 
-// 0 when there is no such suffix.
-double suffix_factor(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  std::string lower;
-  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const SizeSuffix& suffix : kSizeSuffixes) {
-    if (suffix.text == lower) return suffix.factor;
+// Smallest first; those with a power of 1024 come after the others.
+constexpr Unit kCount[] = {{""}, {"entries"}};
+constexpr Unit kBytes[] = {{"B"},         {"KB", kKilo},      {"MB", kMega},      {"GB", kGiga},     {"TB", kTera},
+                           {"KiB", 1024}, {"MiB", 1ll << 20}, {"GiB", 1ll << 30}, {"TiB", 1ll << 40}};
+constexpr Unit kShortSizes[] = {{""}, {"K", 1ll << 10}, {"M", 1ll << 20}, {"G", 1ll << 30}, {"T", 1ll << 40}};
+constexpr Unit kByteRates[] = {{"B/s"}, {"KB/s", kKilo}, {"MB/s", kMega}, {"GB/s", kGiga}, {"TB/s", kTera}};
+constexpr Unit kBitRates[] = {
+    {"b/s", 1, 8}, {"Kb/s", kKilo, 8}, {"Mb/s", kMega, 8}, {"Gb/s", kGiga, 8}, {"Tb/s", kTera, 8}};
+constexpr Unit kFlops[] = {{"FLOP/s"}, {"MFLOP/s", kMega}, {"GFLOP/s", kGiga}, {"TFLOP/s", kTera}, {"PFLOP/s", kPeta}};
+constexpr Unit kTimes[] = {{"ns"}, {"us", kKilo}, {"ms", kMega}, {"s", kGiga}};
+
+std::span<const Unit> units_of(Measure measure) {
+  switch (measure) {
+    case Measure::count:
+      return kCount;
+    case Measure::bytes:
+      return kBytes;
+    case Measure::bytes_per_s:
+      return kByteRates;
+    case Measure::bits_per_s:
+      return kBitRates;
+    case Measure::flops:
+      return kFlops;
+    case Measure::nanoseconds:
+      return kTimes;
   }
-  return 0;
+  return {};
+}
+
+bool equal_in_lower_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return std::ranges::equal(a, b, [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::optional<Unit> find_unit(std::string_view name, Measure measure) {
+  const bool is_size = measure == Measure::bytes;
+  const auto matches = [&](const Unit& unit) {
+    return is_size ? equal_in_lower_case(unit.name, name) : unit.name == name;
+  };
+  for (const Unit& unit : units_of(measure))
+    if (matches(unit)) return unit;
+  if (is_size)
+    for (const Unit& unit : kShortSizes)
+      if (matches(unit)) return unit;
+  // A rate is of bits or of bytes, and says which by its case.
+  if (measure == Measure::bytes_per_s || measure == Measure::bits_per_s)
+    for (const Unit& unit : measure == Measure::bytes_per_s ? std::span(kBitRates) : std::span(kByteRates))
+      if (unit.name == name) return unit;
+  return std::nullopt;
+}
+
+// The unit to print in: 1 or more of it, and a power of 1024 only where it divides the value and 10^6 does not.
+Unit best_unit(std::int64_t value, Measure measure) {
+  const std::span<const Unit> units = units_of(measure);
+  if (measure == Measure::count) return units[0];
+  Unit best = units[0];
+  for (const Unit& unit : units) {
+    const bool is_binary = unit.num % 1024 == 0;
+    if (Wide{value} * unit.den < unit.num) continue;
+    if (is_binary && (value % unit.num != 0 || value % kMega == 0)) continue;
+    best = unit;
+  }
+  return best;
 }
 
 }  // namespace
@@ -84,21 +131,69 @@ std::string format_duration(double seconds) {
   return fmt::format("{:.0f} h {:02.0f} min", std::floor(minutes / 60), std::fmod(minutes, 60));
 }
 
-std::int64_t parse_bytes(std::string_view text, std::string_view where) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  const double factor =
-      error == std::errc() ? suffix_factor(text.substr(static_cast<std::size_t>(end - text.data()))) : 0;
-  const double bytes = number * factor;
-  constexpr double too_many = 0x1p63;
-  if (factor == 0 || !(number >= 0) || bytes >= too_many) {
-    fail_user("{}: not a size in bytes: \"{}\"; write it as 100000, 512MiB or 2G", where, text);
+std::optional<std::int64_t> parse_quantity(std::string_view text, Measure measure) {
+  // As many as can matter: the others are of a number that does not fit, or far behind the point.
+  constexpr int kMaxDigits = 22;
+  Wide digits = 0;
+  Wide scale = 1;
+  int count = 0;  // of the digits kept, without zeros in front
+  bool has_digit = false, has_point = false;
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '.' && !has_point) {
+      has_point = true;
+      continue;
+    }
+    if (c < '0' || c > '9') break;
+    has_digit = true;
+    if (count == kMaxDigits && has_point) continue;
+    if (count == kMaxDigits) return std::nullopt;
+    digits = digits * 10 + (c - '0');
+    if (has_point) scale *= 10;
+    if (digits != 0 || has_point) ++count;
   }
-  // Whole numbers without a unit beyond 2^53 would lose bits as a double.
-  std::int64_t exact = 0;
-  const auto whole = std::from_chars(text.data(), text.data() + text.size(), exact);
-  if (factor == 1 && whole.ec == std::errc() && whole.ptr == end) return exact;
-  return static_cast<std::int64_t>(std::llround(bytes));
+  if (!has_digit) return std::nullopt;
+  while (i < text.size() && text[i] == ' ') ++i;
+  const std::optional<Unit> unit = find_unit(text.substr(i), measure);
+  if (!unit) return std::nullopt;
+  const Wide below = scale * unit->den;
+  const Wide value = (digits * unit->num + below / 2) / below;
+  if (value > INT64_MAX) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
+std::string print_quantity(std::int64_t value, Measure measure) {
+  const Unit unit = best_unit(value, measure);
+  const Wide scaled = Wide{value} * unit.den;
+  const auto whole = static_cast<std::int64_t>(scaled / unit.num);
+  Wide rest = scaled % unit.num;
+  std::string text = fmt::format("{}", whole);
+  if (rest != 0) text += '.';
+  while (rest != 0) {
+    rest *= 10;
+    text += static_cast<char>('0' + static_cast<int>(rest / unit.num));
+    rest %= unit.num;
+  }
+  return unit.name.empty() ? text : fmt::format("{} {}", text, unit.name);
+}
+
+std::string unit_list(Measure measure) {
+  if (measure == Measure::count) return "no unit";
+  std::string list;
+  const auto add = [&](std::span<const Unit> units) {
+    for (const Unit& unit : units) list += fmt::format("{}{}", list.empty() ? "" : ", ", unit.name);
+  };
+  add(units_of(measure));
+  if (measure == Measure::bytes_per_s) add(kBitRates);
+  if (measure == Measure::bits_per_s) add(kByteRates);
+  return list;
+}
+
+std::int64_t parse_bytes(std::string_view text, std::string_view where) {
+  const std::optional<std::int64_t> bytes = parse_quantity(text, Measure::bytes);
+  if (!bytes) fail_user("{}: not a size in bytes: \"{}\"; write it as 100000, 512MiB or 2G", where, text);
+  return *bytes;
 }
 
 }  // namespace overtake

@@ -26,10 +26,10 @@ std::vector<TaskCost> work_of(const ChakraPlan& traced, const Cluster& cluster, 
     const DeviceType& device = cluster.devices[topology.vertices[traced.plan.graph.tasks[t].device].type];
     const bool needs_rates = traced.durations_ns[t] == 0 && traced.operations[t] + traced.bytes[t] > 0;
     if (needs_rates && device.f32_flops == 0)
-      fail_user("simulate: the trace has no time for {}, and device {} no rates; give them in the cluster file",
+      fail_user("simulate: the trace has no time for {}, and device {} no rates; give them in the machine file",
                 traced.plan.graph.task_name(t), device.name);
     work[t].compute_ns = ns(traced.operations[t], part.matrix_part, device.bf16_flops);
-    work[t].memory_ns = ns(traced.bytes[t], part.bandwidth_part, device.memory_bandwidth);
+    work[t].memory_ns = ns(traced.bytes[t], part.bandwidth_part, device.memory_bytes_per_s());
     work[t].ns = traced.durations_ns[t] > 0 ? traced.durations_ns[t] : std::max(work[t].compute_ns, work[t].memory_ns);
     work[t].compute_ns = std::min(work[t].compute_ns, work[t].ns);
     work[t].memory_ns = std::min(work[t].memory_ns, work[t].ns);

@@ -54,7 +54,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<SimulateFlags>();
   CLI::App* c = app.add_subcommand("simulate", "a training step on a cluster that is only described");
   flags->add_to(*c);
-  c->footer("Example:\n  overtake simulate bert-24 --cluster p3.8xlarge:2 --pp 8 --micro-batches 32 --compare all");
+  c->footer("Example:\n  overtake simulate bert-24 --machine p3.8xlarge:2 --pp 8 --micro-batches 32 --compare all");
   c->callback([flags, &exit_code] { exit_code = simulate_all(*flags); });
 }
 

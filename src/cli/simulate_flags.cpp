@@ -154,14 +154,14 @@ void JobFlags::complete() {
 void SimulateFlags::add_to(CLI::App& c) {
   JobFlags::add_to(c);
   c.add_option(
-      "--cluster", cluster,
-      "a file (docs/clusters.md) or a preset, for example dgx-h100:4; default: h200, or ideal for --synthetic");
+      "--machine,--cluster", cluster,
+      "a file (docs/machines.md) or a preset, for example dgx-h100:4; default: h200, or ideal for --synthetic");
   c.add_option("--beside", beside,
                "another job on the same cluster, as \"MODEL --dp 2 --batch 8\"; on the next free devices, or those of "
                "its --devices; may come several times")
       ->allow_extra_args(false);
   c.add_option("--save-profile", save_profile,
-               "writes what --measure measured; a cluster file then has it as `profile = FILE` of a device");
+               "writes what --measure measured; a machine file then has it as `profile = \"FILE\"` of a device");
   c.add_option("--chunk", chunk, "a more urgent collective goes first after so many bytes; 0: never")
       ->capture_default_str();
   c.add_option("--algorithm", algorithm,

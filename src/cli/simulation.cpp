@@ -61,7 +61,7 @@ class Simulation {
       machine_.memory.assign(machine_.topology.device_count, parse_bytes(flags_.memory_cap, "--memory-cap"));
     else if (flags_.synthetic.empty())
       for (std::uint32_t d = 0; d < machine_.topology.device_count; ++d)
-        machine_.memory.push_back(machine_.cluster.devices[machine_.topology.vertices[d].type].memory_bytes);
+        machine_.memory.push_back(machine_.cluster.devices[machine_.topology.vertices[d].type].memory_bytes());
   }
 
   int run() {

@@ -290,12 +290,25 @@ void add_in_network(std::vector<PublishedFigure>& all) {
   // 16 GPUs with 150 GB/s each way to one switch, as in a DGX-2. What the switch can do is not told: no more than the
   // links, no fixed cost, and as much of the bandwidth is payload as of NCCL's rings.
   const std::string cluster =
-      "device v100\n f32 = 15.7 TFLOP/s\n memory = 32 GB\n memory_bandwidth = 900 GB/s\n sms = 80\n"
-      "node dgx2\n devices = v100 x16\n"
-      "switch dgx2/nvswitch\n reduction = push\n table = 65536\n entry = 128 B\n round_trip = 1 us\n fixed_cost = 0 "
-      "ns\n"
-      " efficiency = 0.82\n"
-      "link dgx2/v100 dgx2/nvswitch\n kind = NVLink\n bandwidth = 150 GB/s\n latency = 300 ns\n";
+      R"([device.v100]
+f32 = "15.7 TFLOP/s"
+memory = [{ name = "HBM2", capacity = "32 GB", bandwidth = "900 GB/s" }]
+sms = 80
+[node.dgx2]
+devices = { v100 = 16 }
+[node.dgx2.switch.nvswitch]
+reduction = "push"
+table = 65536
+entry = "128 B"
+round_trip = "1 us"
+fixed_cost = "0 ns"
+efficiency = 0.82
+[[link]]
+between = ["dgx2/v100", "dgx2/nvswitch"]
+kind = "NVLink"
+bandwidth = "150 GB/s"
+latency = "300 ns"
+)";
   // Software takes a ring or a tree, whichever is faster, as NCCL would.
   const auto gain = [=](std::int64_t bytes) {
     const double ring = all_reduce_ms(cluster, 16, bytes, Algorithm::ring);

@@ -114,10 +114,20 @@ double Laboratory::cost_of_pipeline(const StageTimes& times, std::uint32_t devic
   const std::uint32_t parts = schedule == "interleaved" ? chunks : 1;
   const auto ns = [&](double ms) { return static_cast<std::int64_t>(ms * 1e6 / parts + 0.5); };
   // One hop from each device to the switch: half of the transfer.
-  Machine machine = described_machine(cluster_of(
-      fmt::format("device d\n f32 = 1 TFLOP/s\n memory = 1 TB\n memory_bandwidth = 1 TB/s\nnode n x{}\n devices = d\n"
-                  "switch s\nlink n/d s\n kind = NVLink\n bandwidth = 1000000 TB/s\n latency = {} ns\n",
-                  devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2))));
+  Machine machine = described_machine(cluster_of(fmt::format(R"([device.d]
+f32 = "1 TFLOP/s"
+memory = [{{ capacity = "1 TB", bandwidth = "1 TB/s" }}]
+[node.n]
+count = {}
+devices = {{ d = 1 }}
+[switch.s]
+[[link]]
+between = ["n/d", "s"]
+kind = "NVLink"
+bandwidth = "1000000 TB/s"
+latency = "{} ns"
+)",
+                                                 devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2))));
   const Workload work{
       .blocks = synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad))};
   machine.options = {.protocol = Protocol::ideal, .overlap_slows = false};

@@ -97,7 +97,7 @@ class Step {
 
   // What the rates of a kind say; nothing where it has none.
   Works from_rates(const DeviceType& device) const {
-    if (device.f32_flops == 0 || device.memory_bandwidth == 0) return Works(graph_.tasks.size());
+    if (device.f32_flops == 0 || device.memory_bytes_per_s() == 0) return Works(graph_.tasks.size());
     return roofline(graph_, device, {.tf32 = precision_ == Precision::tf32});
   }
 
@@ -109,7 +109,7 @@ class Step {
     if (count_.size() > 1)
       fail_user(
           "--measure {}: the run has devices of {} kinds, and one is at hand; measure each where it is with "
-          "--save-profile FILE, and name the files in the cluster (profile = FILE)",
+          "--save-profile FILE, and name the files in a machine file (profile = \"FILE\")",
           spec_.measure_on, count_.size());
     const auto backend = open_backend(spec_.measure_on, {.precision = precision_});
     graph_ = build(std::move(network), backend->target());

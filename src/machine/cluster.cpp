@@ -122,16 +122,15 @@ class DisjointSets {
 
 std::string describe_device(const DeviceType& d) {
   if (d.f32_flops == 0) return fmt::format("measured in {}", d.profile);
-  std::string text = fmt::format(
-      "{} f32, {} tf32, {} bf16; {} at {}; {} SMs", print_quantity(d.f32_flops, Measure::flops),
-      print_quantity(d.tf32_flops, Measure::flops), print_quantity(d.bf16_flops, Measure::flops),
-      print_quantity(d.memory_bytes, Measure::bytes), print_quantity(d.memory_bandwidth, Measure::bytes_per_s), d.sms);
+  std::string text =
+      fmt::format("{} f32, {} tf32, {} bf16; ", print_quantity(d.f32_flops, Measure::flops),
+                  print_quantity(d.tf32_flops, Measure::flops), print_quantity(d.bf16_flops, Measure::flops));
+  for (const MemoryLevel& m : d.memories)
+    text += fmt::format("{}{}{} at {}; ", m.name, m.name.empty() ? "" : " ", print_quantity(m.bytes, Measure::bytes),
+                        print_quantity(m.bytes_per_s, Measure::bytes_per_s));
+  text += fmt::format("{} SMs", d.sms);
   if (!d.profile.empty()) text += fmt::format("; measured in {}", d.profile);
   return text;
-}
-
-std::string name_of(const Endpoint& e) {
-  return path_of(e.node, e.name) + (e.index < 0 ? "" : fmt::format(".{}", e.index));
 }
 
 }  // namespace
@@ -172,9 +171,9 @@ Cluster load_cluster(const std::string& file_or_preset) {
   const std::string_view text = preset_text(name);
   if (text.empty()) {
     const bool is_file = file_or_preset.find('/') != std::string::npos || std::filesystem::exists(file_or_preset) ||
-                         file_or_preset.ends_with(".cluster");
+                         file_or_preset.ends_with(".toml");
     if (!is_file)
-      fail_user("cluster: no such preset or file: \"{}\"; presets are {}, with a number of nodes as in dgx-h100:4",
+      fail_user("machine: no such preset or file: \"{}\"; presets are {}, with a number of nodes as in dgx-h100:4",
                 file_or_preset, fmt::join(preset_names(), ", "));
     Cluster cluster = parse_cluster(read_file(file_or_preset), file_or_preset);
     for (DeviceType& d : cluster.devices)  // files named in it lie beside it
@@ -188,7 +187,7 @@ Cluster load_cluster(const std::string& file_or_preset) {
   std::int32_t nodes = 0;
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), nodes);
   if (error != std::errc() || end != count.data() + count.size() || nodes < 1 || nodes > kMaxNodes)
-    fail_user("cluster: not a number of nodes: \"{}\"; write {}:4, at most {}", file_or_preset, name, kMaxNodes);
+    fail_user("machine: not a number of nodes: \"{}\"; write {}:4, at most {}", file_or_preset, name, kMaxNodes);
   cluster.nodes[0].count = nodes;
   return cluster;
 }
@@ -217,7 +216,7 @@ std::string describe(const Cluster& cluster) {
   }
   for (const LinkType& l : cluster.links) {
     const bool is_network = l.kind == LinkKind::ethernet || l.kind == LinkKind::infiniband;
-    out += fmt::format("  link {} - {}: {} {}{} each way, {}", name_of(l.from), name_of(l.to), to_string(l.kind),
+    out += fmt::format("  link {} - {}: {} {}{} each way, {}", path_of(l.from), path_of(l.to), to_string(l.kind),
                        l.count > 1 ? fmt::format("{} x ", l.count) : "",
                        print_quantity(l.bandwidth, is_network ? Measure::bits_per_s : Measure::bytes_per_s),
                        print_quantity(l.latency_ns, Measure::nanoseconds));

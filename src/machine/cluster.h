@@ -1,6 +1,7 @@
 #pragma once
 // A cluster as people describe it: kinds of devices, nodes that hold them, switches, and links between them. Plain
-// data; docs/clusters.md has the text form. make_topology() writes out every single device, switch and link.
+// data; its text form is a machine file (docs/machines.md). make_topology() writes out every single device, switch and
+// link.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "graph/types.h"
+#include "machine/memory_level.h"
 
 namespace overtake {
 
@@ -26,11 +28,14 @@ struct DeviceType {
   std::int64_t f32_flops = 0;  // per second, dense; tf32 and bf16 are as f32 where the file says nothing
   std::int64_t tf32_flops = 0;
   std::int64_t bf16_flops = 0;
-  std::int64_t memory_bandwidth = 0;  // bytes/s
-  std::int64_t memory_bytes = 0;
-  std::int32_t sms = 1;   // or cores: what can be busy at once
-  std::string profile{};  // a file of measured times; empty for none
+  std::vector<MemoryLevel> memories{};  // outermost first
+  std::int32_t sms = 1;                 // or cores: what can be busy at once
+  std::string profile{};                // a file of measured times; empty for none
   CommunicationCost communication{};
+
+  // Of the outermost memory, where tensors lie; 0 where the description does not tell.
+  std::int64_t memory_bytes() const { return memories.empty() ? 0 : memories.front().bytes; }
+  std::int64_t memory_bytes_per_s() const { return memories.empty() ? 0 : memories.front().bytes_per_s; }
   bool operator==(const DeviceType&) const = default;
 };
 
@@ -145,7 +150,7 @@ std::string save_cluster(const Cluster& cluster);  // parse_cluster(save_cluster
 // A file, or a preset with or without a number of nodes: "dgx-h100", "dgx-h100:4".
 Cluster load_cluster(const std::string& file_or_preset);
 std::vector<std::string> preset_names();
-std::string_view preset_text(std::string_view name);  // with its sources; empty when there is none such
+std::string_view preset_text(std::string_view name);  // a machine file with its sources; empty when there is none such
 
 std::string describe(const Cluster& cluster);  // a few lines for people
 

@@ -1,5 +1,7 @@
 #include "machine/cluster_fields.h"
 
+#include "base/error.h"
+
 namespace overtake {
 
 std::vector<Field> fields_of(DeviceType& d) {
@@ -9,28 +11,35 @@ std::vector<Field> fields_of(DeviceType& d) {
           {"f32", Integer{&d.f32_flops, Measure::flops}, is_described},
           {"tf32", Integer{&d.tf32_flops, Measure::flops}},
           {"bf16", Integer{&d.bf16_flops, Measure::flops}},
-          {"memory", Integer{&d.memory_bytes, Measure::bytes}, is_described},
-          {"memory_bandwidth", Integer{&d.memory_bandwidth, Measure::bytes_per_s}, is_described},
+          {"memory", Levels{&d.memories, &d}, is_described},
           {"sms", Count{&d.sms}},
           {"collective_sms", Count{&c.sms}},
           {"in_network_sms", Count{&c.in_network_sms}},
           {"collective_memory_factor", Factor{&c.memory_factor, 0, 100}},
           {"in_network_memory_factor", Factor{&c.in_network_memory_factor, 0, 100}}};
 }
-std::vector<Field> fields_of(NodeType& n) { return {{"devices", Slots{&n.devices}, true}}; }
+std::vector<Field> fields_of(MemoryLevel& level, const DeviceType& device) {
+  const bool is_described = device.profile.empty();
+  return {{"name", Text{&level.name}},
+          {"capacity", Integer{&level.bytes, Measure::bytes}, is_described},
+          {"bandwidth", Integer{&level.bytes_per_s, Measure::bytes_per_s}, is_described}};
+}
+std::vector<Field> fields_of(NodeType& n) { return {{"count", Count{&n.count}}, {"devices", Slots{&n.devices}, true}}; }
 std::vector<Field> fields_of(SwitchType& s) {
   Reduction& r = s.reduction;
   const bool adds = r.mode != ReductionMode::none;
-  return {{"reduction", &r.mode},
+  return {{"count", Count{&s.count}},
+          {"reduction", &r.mode},
           {"table", Integer{&r.entries, Measure::count}, adds},
           {"entry", Integer{&r.entry_bytes, Measure::bytes}, adds},
           {"round_trip", Integer{&r.round_trip_ns, Measure::nanoseconds}, adds},
           {"fixed_cost", Integer{&r.fixed_ns, Measure::nanoseconds, true}},
           {"efficiency", Factor{&r.efficiency, 1e-3, 1}}};
 }
-std::vector<Field> fields_of(LinkType& l) {
+std::vector<Field> fields_of(LinkType& l, std::vector<LinkEnds>& pairs) {
   const bool is_network = l.kind == LinkKind::ethernet || l.kind == LinkKind::infiniband;
-  return {{"kind", &l.kind, true},
+  return {{"between", Pairs{&pairs}, true},
+          {"kind", &l.kind, true},
           {"bandwidth", Integer{&l.bandwidth, is_network ? Measure::bits_per_s : Measure::bytes_per_s}, true},
           {"latency", Integer{&l.latency_ns, Measure::nanoseconds, true}, true},
           {"count", Count{&l.count}},
@@ -40,6 +49,9 @@ std::vector<Field> fields_of(LinkType& l) {
 
 std::string path_of(const std::string& node, const std::string& name) {
   return node.empty() ? name : node + "/" + name;
+}
+std::string path_of(const Endpoint& end) {
+  return path_of(end.node, end.name) + (end.index < 0 ? "" : fmt::format(".{}", end.index));
 }
 
 }  // namespace overtake

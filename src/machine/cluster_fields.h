@@ -1,5 +1,5 @@
 #pragma once
-// The keys of the sections of a cluster file: one table per kind of section, which reading and printing both follow.
+// The keys of the sections of a machine file: one table per kind of section, which reading and printing both follow.
 
 #include <cstdint>
 #include <string>
@@ -7,13 +7,18 @@
 #include <variant>
 #include <vector>
 
+#include "base/units.h"
 #include "machine/cluster.h"
-#include "machine/cluster_units.h"
 
 namespace overtake {
 
+// The two ends of one link.
+struct LinkEnds {
+  Endpoint from, to;
+};
+
 // Where the value of a key is kept, and what it may be.
-struct Integer {
+struct Integer {  // a text with a unit, or a whole number of base units
   std::int64_t* value;
   Measure measure;
   bool may_be_zero = false;
@@ -28,10 +33,17 @@ struct Factor {
 struct Text {
   std::string* value;
 };
-struct Slots {
+struct Slots {  // { gpu = 8, cpu = 2 }
   std::vector<DeviceSlot>* value;
 };
-using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, LinkKind*, Wiring*, ReductionMode*>;
+struct Levels {  // [{ capacity = "80 GB", bandwidth = "3.35 TB/s" }], outermost first
+  std::vector<MemoryLevel>* value;
+  const DeviceType* device;
+};
+struct Pairs {  // ["box/gpu", "leaf"], or a list of such pairs
+  std::vector<LinkEnds>* value;
+};
+using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, LinkKind*, Wiring*, ReductionMode*>;
 struct Field {
   std::string_view key;
   FieldPlace place;
@@ -39,11 +51,13 @@ struct Field {
 };
 
 std::vector<Field> fields_of(DeviceType& device);
+std::vector<Field> fields_of(MemoryLevel& level, const DeviceType& device);
 std::vector<Field> fields_of(NodeType& node);
 std::vector<Field> fields_of(SwitchType& type);
-std::vector<Field> fields_of(LinkType& link);
+std::vector<Field> fields_of(LinkType& link, std::vector<LinkEnds>& pairs);  // one section may be of several links
 
-// "NODE/NAME", or "NAME" outside nodes.
+// "NODE/NAME", or "NAME" outside nodes; with ".3" behind it for the fourth of them.
 std::string path_of(const std::string& node, const std::string& name);
+std::string path_of(const Endpoint& end);
 
 }  // namespace overtake

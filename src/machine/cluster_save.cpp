@@ -1,4 +1,6 @@
-// Prints a cluster in its text form.
+// Prints a cluster as a machine file.
+
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "machine/cluster_fields.h"
@@ -6,60 +8,90 @@
 namespace overtake {
 namespace {
 
-std::string print(const Integer& place) { return print_quantity(*place.value, place.measure); }
+// A string as TOML has it.
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string print(const Integer& place) {
+  const std::string text = print_quantity(*place.value, place.measure);
+  return place.measure == Measure::count ? text : toml_string(text);
+}
 std::string print(const Count& place) { return fmt::format("{}", *place.value); }
 std::string print(const Factor& place) { return fmt::format("{}", *place.value); }
-std::string print(const Text& place) { return *place.value; }
+std::string print(const Text& place) { return toml_string(*place.value); }
 std::string print(const Slots& place) {
-  std::string text;
-  for (const DeviceSlot& slot : *place.value)
-    text += fmt::format("{}{} x{}", text.empty() ? "" : ", ", slot.device, slot.count);
-  return text;
+  std::vector<std::string> slots;
+  for (const DeviceSlot& slot : *place.value) slots.push_back(fmt::format("{} = {}", slot.device, slot.count));
+  return fmt::format("{{ {} }}", fmt::join(slots, ", "));
+}
+std::string print(const Pairs& place) {
+  std::vector<std::string> pairs;
+  for (const LinkEnds& ends : *place.value)
+    pairs.push_back(fmt::format("[{}, {}]", toml_string(path_of(ends.from)), toml_string(path_of(ends.to))));
+  return pairs.size() == 1 ? pairs[0] : fmt::format("[{}]", fmt::join(pairs, ", "));
 }
 template <class Enum>
 std::string print(Enum* const& place) {
-  return std::string(to_string(*place));
+  return toml_string(to_string(*place));
 }
+std::string print(const Levels& place);
 
 // Keys that were never given stay away.
 bool is_absent(const FieldPlace& place) {
   if (const Integer* integer = std::get_if<Integer>(&place)) return *integer->value == 0 && !integer->may_be_zero;
   if (const Text* text = std::get_if<Text>(&place)) return text->value->empty();
+  if (const Levels* levels = std::get_if<Levels>(&place)) return levels->value->empty();
   return false;
 }
 
-template <class Section>
-void print_fields(std::string& out, Section section) {
-  for (const Field& f : fields_of(section)) {
-    if (is_absent(f.place)) continue;
-    out += fmt::format("  {} = {}\n", f.key, std::visit([](const auto& place) { return print(place); }, f.place));
-  }
+// "key = value" of every field that is there.
+std::vector<std::string> printed(const std::vector<Field>& fields) {
+  std::vector<std::string> lines;
+  for (const Field& f : fields)
+    if (!is_absent(f.place))
+      lines.push_back(
+          fmt::format("{} = {}", f.key, std::visit([](const auto& place) { return print(place); }, f.place)));
+  return lines;
 }
 
-std::string print(const Endpoint& e) {
-  return path_of(e.node, e.name) + (e.index < 0 ? "" : fmt::format(".{}", e.index));
+std::string print(const Levels& place) {
+  std::vector<std::string> levels;
+  for (MemoryLevel& level : *place.value)
+    levels.push_back(fmt::format("{{ {} }}", fmt::join(printed(fields_of(level, *place.device)), ", ")));
+  return fmt::format("[{}]", fmt::join(levels, ", "));
+}
+
+void print_section(std::string& out, std::string_view header, const std::vector<Field>& fields) {
+  out += fmt::format("\n{}\n{}\n", header, fmt::join(printed(fields), "\n"));
 }
 
 }  // namespace
 
 std::string save_cluster(const Cluster& cluster) {
+  Cluster c = cluster;  // tables of fields point to what may be changed
   std::string out;
-  if (!cluster.name.empty()) out += fmt::format("cluster {}\n", cluster.name);
-  for (const DeviceType& d : cluster.devices) {
-    out += fmt::format("\ndevice {}\n", d.name);
-    print_fields(out, d);
-  }
-  for (const NodeType& n : cluster.nodes) {
-    out += fmt::format("\nnode {} x{}\n", n.name, n.count);
-    print_fields(out, n);
-  }
-  for (const SwitchType& s : cluster.switches) {
-    out += fmt::format("\nswitch {} x{}\n", path_of(s.node, s.name), s.count);
-    print_fields(out, s);
-  }
-  for (const LinkType& l : cluster.links) {
-    out += fmt::format("\nlink {} {}\n", print(l.from), print(l.to));
-    print_fields(out, l);
+  if (!c.name.empty()) out += fmt::format("name = {}\n", toml_string(c.name));
+  for (DeviceType& d : c.devices) print_section(out, fmt::format("[device.{}]", d.name), fields_of(d));
+  for (NodeType& n : c.nodes) print_section(out, fmt::format("[node.{}]", n.name), fields_of(n));
+  for (SwitchType& s : c.switches)
+    print_section(
+        out, s.node.empty() ? fmt::format("[switch.{}]", s.name) : fmt::format("[node.{}.switch.{}]", s.node, s.name),
+        fields_of(s));
+  for (LinkType& l : c.links) {
+    std::vector<LinkEnds> pairs{{l.from, l.to}};
+    print_section(out, "[[link]]", fields_of(l, pairs));
   }
   return out;
 }

@@ -43,7 +43,7 @@ std::vector<TaskCost> roofline(const Graph& step, const DeviceType& device, cons
                             ? options.matrix_part * static_cast<double>(matrix_rate)
                             : std::max(options.vector_part * static_cast<double>(device.bf16_flops),
                                        options.matrix_part * static_cast<double>(device.f32_flops));
-    const double bandwidth = options.bandwidth_part * static_cast<double>(device.memory_bandwidth);
+    const double bandwidth = options.bandwidth_part * static_cast<double>(device.memory_bytes_per_s());
     TaskCost& w = all[t];
     w.compute_ns = static_cast<std::int64_t>(1e9 * work.flops / rate);
     w.memory_ns = static_cast<std::int64_t>(1e9 * work.bytes / bandwidth);

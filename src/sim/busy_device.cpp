@@ -47,7 +47,7 @@ void BusyDevice::set_rates(std::int64_t now, const DeviceLoad& communication) {
   rates_of({loads.data(), n}, {rates.data(), n});
 
   // Of a device that is not described, communication takes nothing.
-  const double bandwidth = static_cast<double>(type_->memory_bandwidth), sms = type_->sms;
+  const double bandwidth = static_cast<double>(type_->memory_bytes_per_s()), sms = type_->sms;
   const double memory = bandwidth > 0 ? communication.memory_bytes_per_s / bandwidth : 0;
   const double memory_taken = std::min(kMostTaken, memory);
   const double sms_taken = sms > 1 ? std::min(kMostTaken, communication.sms / sms) : 0;

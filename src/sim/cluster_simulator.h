@@ -1,6 +1,6 @@
 #pragma once
 // Plans on a cluster: the lanes of every device, and what passes between devices as flows in the network. The same
-// contract as executors': plans in, traces out. docs/clusters.md says what is modelled.
+// contract as executors': plans in, traces out. docs/machines.md says what is modelled.
 
 #include <cstdint>
 #include <span>

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "machine/cluster_units.h"
 #include "run/resume.h"
 
 namespace overtake {

@@ -21,22 +21,35 @@ void says(const std::string& arguments, const std::vector<std::string>& words) {
 
 // Two devices of different kinds; transfers between them take no time.
 std::string two_kinds(const std::string& first, const std::string& second) {
-  return fmt::format(
-      "cluster ideal\n"
-      "device a\n {}\n memory = 16 GB\n"
-      "device b\n {}\n memory = 200 MB\n"
-      "node n\n devices = a, b\n"
-      "switch s\nlink n/a s\nlink n/b s\n kind = NVLink\n bandwidth = 1000000 TB/s\n latency = 0 ns\n",
-      first, second);
+  return fmt::format(R"(name = "ideal"
+[device.a]
+{}
+[device.b]
+{}
+[node.n]
+devices = {{ a = 1, b = 1 }}
+[switch.s]
+[[link]]
+between = [["n/a", "s"], ["n/b", "s"]]
+kind = "NVLink"
+bandwidth = "1000000 TB/s"
+latency = "0 ns"
+)",
+                     first, second);
 }
-const char* const kFast = "f32 = 10 TFLOP/s\n memory_bandwidth = 1000 GB/s";
-const char* const kSlow = "f32 = 1 TFLOP/s\n memory_bandwidth = 100 GB/s";
+const char* const kFast = R"(f32 = "10 TFLOP/s"
+memory = [{ capacity = "16 GB", bandwidth = "1000 GB/s" }])";
+const char* const kSlow = R"(f32 = "1 TFLOP/s"
+memory = [{ capacity = "200 MB", bandwidth = "100 GB/s" }])";
+std::string measured_in(const std::string& profile) {
+  return fmt::format("profile = \"{}\"\nmemory = [{{ capacity = \"16 GB\" }}]", profile);
+}
 
 TEST(SimulateKinds, EveryDeviceHasItsOwnTimes) {
   const ScratchFolder folder;
-  write_text(folder / "two.cluster", two_kinds(kFast, kSlow));
+  write_text(folder / "two.toml", two_kinds(kFast, kSlow));
   const std::string base =
-      "transformer --set width=256,heads=4,layers=4,sequence=128 --precision f32 --cluster " + (folder / "two.cluster");
+      "transformer --set width=256,heads=4,layers=4,sequence=128 --precision f32 --machine " + (folder / "two.toml");
   const double fast = step_ms(base + " --batch 4 --devices 0"), slow = step_ms(base + " --batch 4 --devices 1");
   EXPECT_GT(slow, 3 * fast);
   // Data parallel each computes as long as alone, and the slower one says how long a step takes.
@@ -52,11 +65,11 @@ TEST(SimulateKinds, EveryDeviceHasItsOwnTimes) {
 // that is no faster than the first: F1 + m (F2 + B2) + B1 and the update, where B has W in it.
 TEST(SimulateKinds, PipelineOfTwoKinds) {
   const ScratchFolder folder;
-  write_text(folder / "two.cluster", two_kinds(kFast, kSlow));
+  write_text(folder / "two.toml", two_kinds(kFast, kSlow));
   const std::string base =
       "transformer --set width=256,heads=4,layers=8,sequence=128 --precision f32 --steps 1 --pp 2 --pipeline gpipe "
-      "--no-slowdown --cluster " +
-      (folder / "two.cluster");
+      "--no-slowdown --machine " +
+      (folder / "two.toml");
   const nlohmann::json one = simulated(base + " --batch 4 --micro-batches 1"),
                        four = simulated(base + " --batch 16 --micro-batches 4");
   const double second = (busy_ms(four, 1) - busy_ms(one, 1)) / 3;
@@ -66,8 +79,8 @@ TEST(SimulateKinds, PipelineOfTwoKinds) {
 
 TEST(SimulateKinds, EveryDeviceHasItsOwnMemory) {
   const ScratchFolder folder;
-  write_text(folder / "two.cluster", two_kinds(kFast, kSlow));
-  const std::string base = "resnet-18 --batch 16 --cluster " + (folder / "two.cluster");
+  write_text(folder / "two.toml", two_kinds(kFast, kSlow));
+  const std::string base = "resnet-18 --batch 16 --machine " + (folder / "two.toml");
   EXPECT_GT(step_ms(base + " --devices 0"), 0);
   says(base + " --devices 1", {"needs", "191 MiB"});
   EXPECT_GT(step_ms(base + " --devices 1 --memory-cap 8G"), 0);
@@ -83,9 +96,9 @@ TEST(SimulateProfile, MeasuredTimesStandForADevice) {
   const double measured =
       step_ms(lenet + "--batch 16 --measure cpu --cluster cpu-hosts --save-profile " + (folder / "lenet.json"));
   EXPECT_GT(measured, 0);
-  // The file is named as it lies beside the cluster's; rates are of no matter.
-  write_text(folder / "one.cluster", two_kinds("profile = lenet.json", kSlow));
-  const std::string here = lenet + "--cluster " + (folder / "one.cluster");
+  // The file is named as it lies beside the machine's; rates are of no matter.
+  write_text(folder / "one.toml", two_kinds(measured_in("lenet.json"), kSlow));
+  const std::string here = lenet + "--machine " + (folder / "one.toml");
   EXPECT_DOUBLE_EQ(step_ms(here + " --batch 16"), measured);
   // On one device a step is the sum of its tasks.
   nlohmann::json file = nlohmann::json::parse(read_text(folder / "lenet.json"));
@@ -94,8 +107,8 @@ TEST(SimulateProfile, MeasuredTimesStandForADevice) {
   // Half as fast.
   for (auto& ns : file.at("ns")) ns = 2 * ns.get<std::int64_t>();
   write_text(folder / "half.json", file.dump());
-  write_text(folder / "both.cluster", two_kinds("profile = lenet.json", "profile = half.json"));
-  const nlohmann::json both = simulated(lenet + "--batch 32 --dp 2 --cluster " + (folder / "both.cluster"));
+  write_text(folder / "both.toml", two_kinds(measured_in("lenet.json"), measured_in("half.json")));
+  const nlohmann::json both = simulated(lenet + "--batch 32 --dp 2 --machine " + (folder / "both.toml"));
   EXPECT_NEAR(busy_ms(both, 0), measured, 1e-3 * measured);
   EXPECT_NEAR(busy_ms(both, 1), 2 * measured, 1e-3 * measured);
   // One measured, one described.
@@ -106,11 +119,11 @@ TEST(SimulateProfile, MeasuredTimesStandForADevice) {
 
   says(here + " --batch 32", {"lenet.json", "16 samples", "32 samples", "--save-profile"});
   says(here + " --batch 16 --optimizer sgd", {"adamw", "sgd"});
-  says("cnn --precision f32 --batch 16 --cluster " + (folder / "one.cluster"), {"is of lenet", "this step is of cnn"});
+  says("cnn --precision f32 --batch 16 --machine " + (folder / "one.toml"), {"is of lenet", "this step is of cnn"});
   says(here + " --batch 16 --measure cpu", {"--measure cpu", "lenet.json"});
-  says(lenet + "--dp 2 --measure cpu --cluster " + (folder / "both.cluster"), {"--measure cpu", "profile"});
-  write_text(folder / "rates.cluster", two_kinds(kFast, kSlow));
-  says(lenet + "--dp 2 --measure cpu --cluster " + (folder / "rates.cluster"), {"2 kinds", "--save-profile"});
+  says(lenet + "--dp 2 --measure cpu --machine " + (folder / "both.toml"), {"--measure cpu", "profile"});
+  write_text(folder / "rates.toml", two_kinds(kFast, kSlow));
+  says(lenet + "--dp 2 --measure cpu --machine " + (folder / "rates.toml"), {"2 kinds", "--save-profile"});
   says(lenet + "--save-profile x.json", {"--save-profile x.json", "--measure"});
   says(lenet + "--measure cpu --save-profile x.json --sweep dp=1,2", {"--save-profile", "--sweep"});
   file["ns"].erase(0);

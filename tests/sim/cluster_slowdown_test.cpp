@@ -36,8 +36,19 @@ TEST(ClusterSlowdown, ByHand) {
 // 300 GB/s links without latency, memory of 2000 GB/s: a ring takes 900 of them.
 Cluster busy_cluster() {
   return parse_cluster(
-      "device d\n f32 = 1 TFLOP/s\n memory = 1 GB\n memory_bandwidth = 2000 GB/s\n sms = 100\n"
-      "node n\n devices = d x4\nswitch n/s\nlink n/d n/s\n kind = NVLink\n bandwidth = 300 GB/s\n latency = 0 ns\n",
+      R"([device.d]
+f32 = "1 TFLOP/s"
+memory = [{ capacity = "1 GB", bandwidth = "2000 GB/s" }]
+sms = 100
+[node.n]
+devices = { d = 4 }
+[node.n.switch.s]
+[[link]]
+between = ["n/d", "n/s"]
+kind = "NVLink"
+bandwidth = "300 GB/s"
+latency = "0 ns"
+)",
       "test");
 }
 
@@ -80,7 +91,7 @@ TEST(ClusterSlowdown, BusyDevicesHaveLimits) {
     return device.next_ns();
   };
   DeviceType known;
-  known.memory_bandwidth = 1'000'000;
+  known.memories = {{.bytes_per_s = 1'000'000}};
   known.sms = 100;
   EXPECT_EQ(end_of(known, {50, 0}), 2000);
   EXPECT_EQ(end_of(known, {0, 750'000}), 4000);

@@ -96,9 +96,19 @@ TEST(Collective, RingsOnAllRails) {
 }
 
 const std::string kPush =
-    " reduction = push\n table = 1000\n entry = 100 B\n round_trip = 2 us\n fixed_cost = 5 us\n efficiency = 0.8\n";
+    R"(reduction = "push"
+table = 1000
+entry = "100 B"
+round_trip = "2 us"
+fixed_cost = "5 us"
+efficiency = 0.8)";
 const std::string kPull =
-    " reduction = pull\n table = 100000\n entry = 100 B\n round_trip = 2 us\n fixed_cost = 25 us\n efficiency = 0.8\n";
+    R"(reduction = "pull"
+table = 100000
+entry = "100 B"
+round_trip = "2 us"
+fixed_cost = "25 us"
+efficiency = 0.8)";
 
 // 1000 entries of 100 B in 2 us are 50 bytes/ns, less than 0.8 of the link; 100000 are no limit.
 TEST(Collective, InNetworkHasALowerAndAnUpperLimit) {

@@ -274,10 +274,22 @@ TEST(Routing, FewestHopsThenWidest) {
 
 TEST(Routing, EqualWaysShareTheLoad) {
   const Cluster cluster = parse_cluster(
-      "device d\n f32 = 1 TFLOP/s\n memory = 1 GB\n memory_bandwidth = 1 GB/s\nnode n x64\n devices = d\n"
-      "switch leaf x2\nswitch spine x4\n"
-      "link n/d leaf.0\n kind = Ethernet\n bandwidth = 10 Gb/s\n latency = 1 us\n"
-      "link leaf.1 spine\nlink leaf.0 spine\n kind = Ethernet\n bandwidth = 10 Gb/s\n latency = 1 us\n",
+      R"([device.d]
+f32 = "1 TFLOP/s"
+memory = [{ capacity = "1 GB", bandwidth = "1 GB/s" }]
+[node.n]
+count = 64
+devices = { d = 1 }
+[switch.leaf]
+count = 2
+[switch.spine]
+count = 4
+[[link]]
+between = [["n/d", "leaf.0"], ["leaf.1", "spine"], ["leaf.0", "spine"]]
+kind = "Ethernet"
+bandwidth = "10 Gb/s"
+latency = "1 us"
+)",
       "test");
   const Topology topology = make_topology(cluster);
   Router router(topology);

@@ -16,16 +16,40 @@ namespace overtake::tests {
 // `reduction` holds the keys of switches that add: inside for one node, of the rails for several.
 inline Cluster small_cluster(int nodes, int local, const std::string& reduction = "", int inside_ns = 300,
                              int outside_ns = 1000) {
-  std::string text = fmt::format(
-      "device d\n f32 = 1 TFLOP/s\n memory = 1 GB\n memory_bandwidth = 1000 GB/s\n sms = 100\n"
-      "node n x{}\n devices = d x{}\nswitch n/inner\n{}link n/d n/inner\n kind = NVLink\n bandwidth = 100 GB/s\n"
-      " latency = {} ns\n",
-      nodes, local, nodes == 1 ? reduction : "", inside_ns);
+  std::string text = fmt::format(R"([device.d]
+f32 = "1 TFLOP/s"
+memory = [{{ capacity = "1 GB", bandwidth = "1000 GB/s" }}]
+sms = 100
+[node.n]
+count = {}
+devices = {{ d = {} }}
+[node.n.switch.inner]
+{}
+[[link]]
+between = ["n/d", "n/inner"]
+kind = "NVLink"
+bandwidth = "100 GB/s"
+latency = "{} ns"
+)",
+                                 nodes, local, nodes == 1 ? reduction : "", inside_ns);
   if (nodes > 1)
-    text += fmt::format(
-        "switch leaf x{}\n{}switch spine\nlink n/d leaf\n kind = InfiniBand\n wiring = rail\n bandwidth = 10 GB/s\n"
-        " latency = {} ns\nlink leaf spine\n kind = InfiniBand\n bandwidth = 10000 GB/s\n latency = 0 ns\n",
-        local, reduction, outside_ns);
+    text += fmt::format(R"([switch.leaf]
+count = {}
+{}
+[switch.spine]
+[[link]]
+between = ["n/d", "leaf"]
+kind = "InfiniBand"
+wiring = "rail"
+bandwidth = "10 GB/s"
+latency = "{} ns"
+[[link]]
+between = ["leaf", "spine"]
+kind = "InfiniBand"
+bandwidth = "10000 GB/s"
+latency = "0 ns"
+)",
+                        local, reduction, outside_ns);
   return parse_cluster(text, "test");
 }
 
