@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <span>
@@ -101,7 +102,7 @@ Unit best_unit(std::int64_t value, Measure measure) {
   if (measure == Measure::count) return units[0];
   Unit best = units[0];
   for (const Unit& unit : units) {
-    const bool is_binary = unit.num % 1024 == 0;
+    const bool is_binary = unit.num > 1 && std::has_single_bit(static_cast<std::uint64_t>(unit.num));
     if (Wide{value} * unit.den < unit.num) continue;
     if (is_binary && (value % unit.num != 0 || value % kMega == 0)) continue;
     best = unit;

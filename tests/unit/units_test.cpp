@@ -101,6 +101,8 @@ TEST(Units, PrintedQuantitiesReadBack) {
   EXPECT_EQ(print_quantity(3'125'000'000, Measure::bits_per_s), "25 Gb/s");
   EXPECT_EQ(print_quantity(16ll << 30, Measure::bytes), "16 GiB");
   EXPECT_EQ(print_quantity(80'000'000'000, Measure::bytes), "80 GB");
+  EXPECT_EQ(print_quantity(5'500'000'000'000, Measure::bytes_per_s), "5.5 TB/s") << "10^12 is no power of 1024";
+  EXPECT_EQ(print_quantity(989'400'000'000'000, Measure::flops), "989.4 TFLOP/s");
   EXPECT_EQ(print_quantity(1500, Measure::nanoseconds), "1.5 us");
   EXPECT_EQ(print_quantity(0, Measure::nanoseconds), "0 ns");
   EXPECT_EQ(print_quantity(4096, Measure::count), "4096");
