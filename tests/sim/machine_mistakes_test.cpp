@@ -135,7 +135,8 @@ TEST(MachineMistakes, NotToml) {
   EXPECT_TRUE(says(error_with("\"25 GB/s\"", "25 GB/s"), {"my.toml:22: not TOML: "}));
   EXPECT_TRUE(says(error_with("[switch.tor]", "[device.gpu]"), {"my.toml:12: not TOML: "}));
   EXPECT_TRUE(says(error_of("name = \"\xff\""), {"my.toml:1: not TOML: "}));
-  EXPECT_TRUE(says(error_of("{\"measured_step\": 1}"), {"my.toml:1: not TOML: "}));
+  for (const char* text : {"{\"measured_step\": 1}", "[[[a]]]", "[[=", "[=", "[", "[[", "a", "= 1", "a = ", "a.", "\\"})
+    EXPECT_TRUE(says(error_of(text), {"my.toml:1: not TOML: "})) << text;
 }
 
 TEST(MachineMistakes, TheFormBeforeToml) {
