@@ -114,7 +114,8 @@ double Laboratory::cost_of_pipeline(const StageTimes& times, std::uint32_t devic
   const std::uint32_t parts = schedule == "interleaved" ? chunks : 1;
   const auto ns = [&](double ms) { return static_cast<std::int64_t>(ms * 1e6 / parts + 0.5); };
   // One hop from each device to the switch: half of the transfer.
-  Machine machine = described_machine(cluster_of(fmt::format(R"([device.d]
+  Machine machine =
+      described_machine(cluster_of(fmt::format(R"([device.d]
 f32 = "1 TFLOP/s"
 memory = [{{ capacity = "1 TB", bandwidth = "1 TB/s" }}]
 [node.n]
@@ -127,7 +128,7 @@ kind = "NVLink"
 bandwidth = "1000000 TB/s"
 latency = "{} ns"
 )",
-                                                 devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2))));
+                                               devices, static_cast<std::int64_t>(times.transfer * 1e6 / 2))));
   const Workload work{
       .blocks = synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad))};
   machine.options = {.protocol = Protocol::ideal, .overlap_slows = false};

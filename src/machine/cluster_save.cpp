@@ -5,24 +5,10 @@
 #include "base/error.h"
 #include "machine/cluster_fields.h"
 
+#include "base/toml.h"
+
 namespace overtake {
 namespace {
-
-// A string as TOML has it.
-std::string toml_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
 
 std::string print(const Integer& place) {
   const std::string text = print_quantity(*place.value, place.measure);

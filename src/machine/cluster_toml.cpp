@@ -1,16 +1,12 @@
-// Reads a machine file. It is TOML, and this is the only file that knows the library for it; which keys a section has
+// Reads a machine file. It is TOML; which keys a section has
 // is in cluster_fields, what must hold between sections in cluster_check.
-
-// In debug builds the library asserts what a damaged file does not hold ("[[[a]]]"; its pull request 301), and would
-// end the program. Without the assertion it says that the file is not TOML, as in release builds.
-#define TOML_ASSERT(expr) static_assert(true)
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <charconv>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/toml.h"
 #include "machine/cluster.h"
 #include "machine/cluster_check.h"
 #include "machine/cluster_fields.h"

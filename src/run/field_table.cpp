@@ -109,24 +109,25 @@ std::vector<Field> make_fields() {
       {"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kTrain, kDevices},
       {"pp", &S::stages, "stages of a pipeline", free, equal, kTrain, kDevices},
       {"micro_batches", &S::micro_batches,
-       "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal, kTrain, kDevices},
+       "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal, kBoth, kDevices},
       {"pipeline", &S::pipeline, "schedule of the pipeline, as `overtake simulate` names them, or search", allowed,
        equal},
+      {"search_tries", &S::search_tries,
+       "of the pipeline search: schedules to try; default: what takes about two seconds", free, equal, kTrain,
+       kAtLeastOne},
       {"reduce", &S::reduce,
        "how replicas bring gradients together: buckets, by-layer, scatter-gather, first-k, or auto (whichever is "
        "predicted, and then measured, to be the fastest)",
        free, equal},
       {"first_k", &S::first_k,
        "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those of the "
-       "12 "
-       "after the first 30; default: as predicted and measured to be the fastest",
+       "12 after the first 30; default: as predicted and measured to be the fastest",
        free, equal},
       {"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal},
       {"gradient_groups", &S::gradient_groups,
        "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights are "
-       "then "
-       "the same to the bit",
-       allowed, equal, kTrain, kDevices},
+       "then the same to the bit",
+       allowed, equal, kBoth, kDevices},
       {"predict", &S::predict, "say what a step was predicted to take, beside what it took", free, equal},
       {"sync_batch_norm", &S::sync_batch_norm, "with `dp`: batch norms take their statistics from all replicas",
        allowed, equal},

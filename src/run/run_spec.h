@@ -59,6 +59,7 @@ struct RunSpec {
   std::uint32_t stages = 1;
   std::uint32_t micro_batches = 1;  // of one replica
   std::string pipeline = "1f1b";
+  std::uint64_t search_tries = 0;  // of the search for a pipeline's schedule; 0: what takes about two seconds
   std::string reduce = "buckets";
   std::string first_k;  // "12", "12@30"; empty: the fastest
   std::string bucket = "25M";

@@ -1,12 +1,10 @@
 #include "run/spec_file.h"
 
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/toml.h"
 #include "run/field.h"
 
 namespace overtake {
@@ -30,21 +28,8 @@ json json_from(const toml::node& node) {
   return all;
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      out += fmt::format("\\{}", c);
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
 std::string toml_of_value(const json& value) {
-  if (value.is_string()) return quoted(value.get<std::string>());
+  if (value.is_string()) return toml_string(value.get<std::string>());
   if (value.is_array()) {
     std::string list;
     for (const json& one : value) list += (list.empty() ? "" : ", ") + toml_of_value(one);
@@ -53,7 +38,7 @@ std::string toml_of_value(const json& value) {
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   // TOML's numbers end at 2^63 - 1: larger ones are written as text.
   constexpr auto kMostOfToml = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMostOfToml) return quoted(value.dump());
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMostOfToml) return toml_string(value.dump());
   return value.dump();
 }
 

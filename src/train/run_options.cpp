@@ -67,6 +67,7 @@ ParallelOptions parallel_options(const RunSpec& spec) {
                            .groups = spec.gradient_groups,
                            .predict = spec.predict,
                            .sync_batch_norm = spec.sync_batch_norm};
+  if (spec.search_tries > 0) parallel.search_tries = spec.search_tries;
   if (!spec.first_k.empty()) parallel.first_k = first_k_from_string(spec.first_k);
   check(parallel);
   return parallel;
