@@ -14,6 +14,7 @@
 
 #include "ops/broadcast.h"
 #include "ops/rules.h"
+#include "ops/task_operands.h"
 
 namespace overtake {
 namespace {
@@ -87,7 +88,23 @@ double reduce_flops(const Graph& g, const Task& t) {
   return static_cast<double>(g.buffers[g.reads(t)[0]].shape.elements());
 }
 
-constexpr TaskRule kTasks[] = {{kForwardOrGradient, "x -> y"}};
+// The gradient of an expand keeps the dimensions of 1 that were stretched.
+void check_reduced(const TaskOperands& t) {
+  t.expect_float("x");
+  t.expect_float("y");
+  const TensorType x{t.read("x")->shape, DType::f32, true};
+  const OpForm form = reduce_form(std::span(&x, 1), t.attrs());
+  const auto without_ones = [](const Shape& shape) {
+    std::vector<std::int64_t> dims(shape.span().begin(), shape.span().end());
+    std::erase(dims, 1);
+    return dims;
+  };
+  if (without_ones(t.written("y")->shape) != without_ones(form.outputs[0].shape))
+    t.fail("y", t.write_id("y"), fmt::format("{}, but for dimensions of 1", to_string(form.outputs[0].shape)));
+}
+
+constexpr TaskRule kExpandTasks[] = {{kForwardOrGradient, "x -> y"}};
+constexpr TaskRule kReduceTasks[] = {{kForward, "x -> y"}, {kGradient, "x -> y", check_reduced}};
 
 }  // namespace
 
@@ -101,10 +118,11 @@ std::vector<std::int64_t> stretched_axes(const Attrs& attrs, const Shape& from, 
 }
 
 OpTraits expand_traits() {
-  return {.op = Op::expand, .form = expand_form, .gradient = expand_gradient, .tasks = kTasks};
+  return {.op = Op::expand, .form = expand_form, .gradient = expand_gradient, .tasks = kExpandTasks};
 }
 OpTraits reduce_traits() {
-  return {.op = Op::reduce, .form = reduce_form, .gradient = reduce_gradient, .flops = reduce_flops, .tasks = kTasks};
+  return {
+      .op = Op::reduce, .form = reduce_form, .gradient = reduce_gradient, .flops = reduce_flops, .tasks = kReduceTasks};
 }
 
 }  // namespace overtake

@@ -147,6 +147,7 @@ void add_batch(MatmulView& v, std::int64_t extent, const std::array<std::int64_t
 void check_gradient(const TaskOperands& t) {
   const Shape &a = t.read("a")->shape, &b = t.read("b")->shape, &c = t.written("c")->shape;
   if (c.rank != 2 || a.rank == 2 || b.rank == 2) return t.expect_form();
+  for (const char* name : {"a", "b", "c"}) t.expect_float(name);
   if (t.attrs().integer("trans_a", 0) == 0 || t.attrs().integer("trans_b", 0) != 0)
     t.fail("c", t.write_id("c"), fmt::format("with the leading dimensions of a, which is {}", to_string(a)));
   Shape rows = a;

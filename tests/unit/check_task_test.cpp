@@ -261,6 +261,7 @@ TEST(CheckTask, FindsEveryBrokenOperand) {
   expect_all_found(cpu_step("gru", "batch=2,sequence=3,vocabulary=11,width=4,hidden=5,layers=1"));
   expect_all_found(cpu_step("densenet-121", "batch=1,image=32,classes=10"));
   expect_all_found(gpu_step("gpt2", "batch=2,sequence=8,positions=8,vocabulary=521,width=32,heads=4,layers=1"));
+  expect_all_found(gpu_step("vit-b-16", "batch=2,image=32,width=32,heads=4,layers=1,classes=10"));
   expect_all_found(gpu_step("resnet-18", "batch=2,image=32,classes=10,width=8"));
 }
 
