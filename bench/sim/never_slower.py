@@ -39,7 +39,7 @@ def main():
     for model in MODELS:
         for cluster in CLUSTERS:
             for layout in LAYOUTS:
-                setting = [model, "--cluster", cluster, *layout]
+                setting = [model, "--machine", cluster, *layout]
                 text = " ".join(setting)
                 if options.only not in text:
                     continue
