@@ -14,17 +14,17 @@ int main() try {
   x = m.max_pool(m.add(x, y));
   m.cross_entropy(m.linear(m.flatten(x), {.out = 10}), {.smoothing = 0.05});
 
-  SessionOptions options;
-  options.schedule = ScheduleChoice::ooo;  // weight gradients on a lane of their own
-  options.optimizer.kind = OptimizerSettings::Kind::adamw;
-  Session session(std::move(m).finish(), options);
+  RunSpec spec;
+  spec.schedule = "ooo";  // weight gradients on a lane of their own
+  spec.optimizer = "adamw";
+  TrainingRun run(std::move(m).finish(), spec);
 
   LoopOptions loop;
   loop.data = "synthetic";
   loop.steps = 100;
   loop.learning_rate = 3e-3;
   const LoopResult result = run_training(
-      session, loop, [](const Progress& p) { fmt::print("step {:3}  loss {:.4f}\n", p.step, p.loss); },
+      run, loop, [](const Progress& p) { fmt::print("step {:3}  loss {:.4f}\n", p.step, p.loss); },
       [] { return false; });
   fmt::print("test accuracy {:.1f} %\n", 100 * result.test.accuracy);
   return result.test.accuracy > 0.5 ? 0 : 1;

@@ -30,13 +30,14 @@ Pass<Graph> freeze(const std::string& layer) {
 }
 
 std::vector<NamedTensor> weights_after(int steps, std::vector<Pass<Graph>> passes) {
-  SessionOptions options;
-  options.schedule = ScheduleChoice::in_order;
-  options.extra_passes = std::move(passes);
-  Session session(build_model("lenet", ModelSettings::parse("batch=8")), options);
-  session.fill_inputs(/*seed=*/1);
-  for (int i = 0; i < steps; ++i) session.step(/*learning_rate=*/0.1f);
-  return session.tensors();
+  RunSpec spec;
+  spec.schedule = "in-order";
+  RunOptions options;
+  options.planner.compile.extra_passes = std::move(passes);
+  TrainingRun run(build_model("lenet", ModelSettings::parse("batch=8")), spec, options);
+  run.fill_inputs(/*seed=*/1);
+  for (int i = 0; i < steps; ++i) run.step(/*learning_rate=*/0.1f);
+  return run.tensors();
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/planning.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 

@@ -2,7 +2,7 @@
 // The public API. Everything else under src/ may change.
 //
 //   Model    builds a network op by op                         models/model.h
-//   Session  compiles it for a device, holds weights, steps    train/session.h
+//   TrainingRun  plans it for a device, holds weights, steps   train/run.h
 //   Graph, Plan, Trace and passes over them                    graph/, passes/pass.h
 
 #include "base/error.h"
@@ -13,4 +13,4 @@
 #include "passes/pass.h"
 #include "report/perfetto.h"
 #include "train/loop.h"
-#include "train/session.h"
+#include "train/run.h"

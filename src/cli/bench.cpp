@@ -11,6 +11,7 @@
 #include "ops/op.h"
 #include "report/perfetto.h"
 #include "report/table.h"
+#include "train/run.h"
 #include "train/run_options.h"
 
 namespace overtake {
@@ -74,13 +75,13 @@ nlohmann::json json_of_passes(const std::vector<PassRecord>& passes) {
 }
 
 BenchRow make_row(const std::string& name, const RunSpec& spec, const BenchFlags& flags) {
-  SessionOptions options = session_options(spec);
-  options.note = print_note;
-  if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  check_spec(spec);
   StartingPoint start = load_start(spec, print_note);
-  options.initial = std::move(start.initial);
-  BenchRow row{name, std::make_unique<Session>(std::move(start.graph), std::move(options))};
-  row.session->fill_inputs(spec.seed + 1);
+  RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
+  if (flags.spec.print_passes)
+    options.planner.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  BenchRow row{name, std::make_unique<TrainingRun>(std::move(start.graph), spec, std::move(options))};
+  row.run->fill_inputs(spec.seed + 1);
   return row;
 }
 
@@ -95,19 +96,19 @@ std::vector<BenchRow> make_rows(const RunSpec& spec, const BenchFlags& flags) {
 }
 
 nlohmann::json json_of_row(const BenchRow& row, const std::string& hash) {
-  const LeastWork work = least_work(row.session->graph());
+  const LeastWork work = least_work(row.run->graph());
   const std::optional<double> idle = row.idle();
   return {{"schedule", row.name},
-          {"runs_as", row.session->plan().schedule},
+          {"runs_as", row.run->plan().schedule},
           {"step_ms", row.median()},
           {"fastest_ms", row.fastest()},
           {"predicted_ms", row.predicted()},
           {"idle_between_steps_ms", idle ? nlohmann::json(*idle) : nlohmann::json()},
-          {"candidates", json_of_candidates(row.session->planned())},
-          {"peak_bytes", row.session->peak_bytes()},
+          {"candidates", json_of_choices(row.run->program())},
+          {"peak_bytes", row.run->peak_bytes()},
           {"flops", work.flops},
           {"least_bytes", work.bytes},
-          {"precision", to_string(row.session->precision())},
+          {"precision", to_string(row.run->precision())},
           {"weights_hash", hash}};
 }
 
@@ -134,34 +135,34 @@ int bench(const BenchFlags& flags) {
   nlohmann::json out = {{"model", spec.model}, {"rows", nlohmann::json::array()}};
   Table table({"schedule", "runs as", "ms/step", "fastest", "predicted", "speed-up", "memory", "weights hash"});
   for (const BenchRow& row : rows) {
-    const std::string hash = hash_text(row.session->weights_hash());
-    table.add({row.name, row.session->plan().schedule, fmt::format("{:.2f}", row.median()),
+    const std::string hash = hash_text(row.run->weights_hash());
+    table.add({row.name, row.run->plan().schedule, fmt::format("{:.2f}", row.median()),
                fmt::format("{:.2f}", row.fastest()), row.predicted() > 0 ? fmt::format("{:.2f}", row.predicted()) : "",
                fmt::format("{:.3f}", rows[0].median() / row.median()),
-               format_bytes(static_cast<std::int64_t>(row.session->peak_bytes())), hash});
+               format_bytes(static_cast<std::int64_t>(row.run->peak_bytes())), hash});
     out["rows"].push_back(json_of_row(row, hash));
   }
   if (!flags.trace.empty()) {
     std::vector<TracedRun> runs;
-    for (const BenchRow& row : rows) runs.push_back({row.name, &row.session->plan(), row.traces, spec.device});
+    for (const BenchRow& row : rows) runs.push_back({row.name, &row.run->plan(), row.traces, spec.device});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
   std::string text = table.text();
   if (flags.passes) {
-    out["passes"] = json_of_passes(rows[0].session->passes());
-    text += "\n" + table_of_passes(rows[0].session->passes());
+    out["passes"] = json_of_passes(rows[0].run->passes());
+    text += "\n" + table_of_passes(rows[0].run->passes());
   }
   if (flags.explain) {
-    const PlanChoice& planned = rows.back().session->planned();
-    out["reason"] = planned.reason;
-    out["moves"] = json_of_moves(planned);
-    text += "\n" + candidates_table(planned) + "\n" + moves_table(planned);
+    const Program& program = rows.back().run->program();
+    out["reason"] = program.reason;
+    out["moves"] = json_of_moves(program, rows.back().run->plan());
+    text += "\n" + table_of_choices(program) + "\n\n" + moves_table(program, rows.back().run->plan());
   }
   fmt::print("{}", flags.spec.json ? out.dump() + "\n" : text);
   // Fusing may change last bits, schedules never.
   const std::size_t first = flags.explain ? rows.size() - 2 : 0;
   for (std::size_t i = first; i < rows.size(); ++i)
-    OVERTAKE_CHECK(rows[i].session->weights_hash() == rows[first].session->weights_hash(),
+    OVERTAKE_CHECK(rows[i].run->weights_hash() == rows[first].run->weights_hash(),
                    "schedules of {} end with different weights", spec.model);
   return 0;
 }

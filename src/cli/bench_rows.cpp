@@ -20,13 +20,13 @@ constexpr double kBurstMs = 5;
 struct Burst {
   std::vector<double> ms, idle_ms;
 };
-Burst burst(Session& session, int least, float learning_rate) {
-  const auto depth = static_cast<int>(session.most_under_way());
+Burst burst(TrainingRun& run, int least, float learning_rate) {
+  const auto depth = static_cast<int>(run.most_under_way());
   const int steps = std::max(least, depth > 1 ? kBurst : 1), idle = depth > 1 ? 1 : 0;
   Burst out;
   for (int started = 0, finished = 0; finished < steps + idle; ++finished) {
-    for (; started < steps + idle && started - finished < depth; ++started) session.start_step(learning_rate);
-    const StepResult step = session.finish_step();
+    for (; started < steps + idle && started - finished < depth; ++started) run.start_step(learning_rate);
+    const StepResult step = run.finish_step();
     if (finished < idle) continue;
     out.ms.push_back(static_cast<double>(step.trace.step_ns) * 1e-6);
     if (step.idle_ns) out.idle_ms.push_back(static_cast<double>(*step.idle_ns) * 1e-6);
@@ -44,8 +44,7 @@ double BenchRow::median() const {
 double BenchRow::fastest() const { return *std::ranges::min_element(ms); }
 
 double BenchRow::predicted() const {
-  const PlanChoice& planned = session->planned();
-  return static_cast<double>(planned.candidates[planned.chosen].predicted_ns) * 1e-6;
+  return run->predicted_ms().value_or(0);
 }
 
 std::optional<double> BenchRow::idle() const {
@@ -61,13 +60,13 @@ void measure(std::vector<BenchRow>& rows, const BenchRounds& rounds) {
   for (int i = 0; i < count; ++i) {
     double round_ms = 0;
     for (BenchRow& row : rows) {
-      const Burst all = burst(*row.session, least, rounds.learning_rate);
+      const Burst all = burst(*row.run, least, rounds.learning_rate);
       round_ms = std::max(round_ms, all.ms.back());
       if (i >= rounds.warm) {
         row.ms.insert(row.ms.end(), all.ms.begin(), all.ms.end());
         row.idle_ms.insert(row.idle_ms.end(), all.idle_ms.begin(), all.idle_ms.end());
       }
-      if (rounds.trace && i + 1 == count) row.traces.push_back(row.session->step_traced(rounds.learning_rate).trace);
+      if (rounds.trace && i + 1 == count) row.traces.push_back(row.run->step_traced(rounds.learning_rate).trace);
     }
     least = steps_lasting(kBurstMs, round_ms, least, kLongestBurst);
     if (is_terminal) fmt::print(stderr, "\rround {}/{}", i + 1, count);

@@ -1,18 +1,18 @@
 #pragma once
-// Sessions that are measured side by side.
+// Runs that are measured side by side.
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "train/session.h"
+#include "train/run.h"
 
 namespace overtake {
 
 struct BenchRow {
   std::string name;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<TrainingRun> run;
   std::vector<double> ms = {};
   std::vector<double> idle_ms = {};  // of the device, before steps that followed another; where that is known
   std::vector<Trace> traces = {};

@@ -1,13 +1,12 @@
 #pragma once
-// A process that is one of several which train together.
 
 #include "run/run_spec.h"
-#include "train/session.h"
+#include "train/workplace.h"
 
 namespace overtake {
 
-// Where this process is one of several that `overtake launch` or another launcher started: meets the others, which must
-// have the same version and run, and takes rank 0's `parts`.
-void connect_ranks(SessionOptions& session, const RunSpec& spec);
+// Where this process is one of several of a job, as its environment says: connects it with the others. The spec then has
+// the GPU of this process, and the number of parts that all share. Of all ranks but the first, notes go nowhere.
+void connect_ranks(RunSpec& spec, WorkplaceOptions& place);
 
 }  // namespace overtake

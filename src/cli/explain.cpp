@@ -1,10 +1,12 @@
 #include "cli/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <ranges>
 
-#include "base/units.h"
+#include "machine/measured_costs.h"
 #include "report/table.h"
 #include "sim/lane_simulator.h"
 
@@ -25,11 +27,11 @@ struct Move {
   TaskId beside = kNone;  // of the main lane, when it starts, by the model; kNone: nothing runs there
 };
 
-std::vector<Move> moves_of(const PlanChoice& planned) {
-  const Plan& plan = planned.candidates[planned.chosen].plan;
+std::vector<Move> moves_of(const Program& program, const Plan& plan) {
   std::vector<Move> moves;
-  if (planned.chosen == 0) return moves;
-  const Trace trace = simulate(plan, planned.profile);
+  if (program.chosen == 0) return moves;
+  const Profile profile = profile_of(program.costs[0]);
+  const Trace trace = simulate(plan, profile);
   std::vector<Span> span_of(plan.graph.tasks.size());
   for (const Span& s : trace.spans) span_of[s.task] = s;
   const auto beside = [&](TaskId t) {
@@ -41,13 +43,11 @@ std::vector<Move> moves_of(const PlanChoice& planned) {
     for (const TaskId t : plan.lanes[l].tasks) {
       const bool is_delayed = plan.graph.tasks[t].is_delayed;
       if (l > 0 || is_delayed)
-        moves.push_back({t, l, is_delayed, planned.profile.alone_ns[t], l > 0 ? beside(t) : kNone});
+        moves.push_back({t, l, is_delayed, profile.alone_ns[t], l > 0 ? beside(t) : kNone});
     }
   std::ranges::stable_sort(moves, std::greater{}, &Move::ns);
   return moves;
 }
-
-std::string ms_text(std::int64_t ns) { return ns > 0 ? fmt::format("{:.3f}", static_cast<double>(ns) * 1e-6) : ""; }
 
 }  // namespace
 
@@ -66,19 +66,9 @@ std::vector<Variant> variants(const RunSpec& spec) {
   return all;
 }
 
-std::string candidates_table(const PlanChoice& planned) {
-  Table table({"plan", "predicted ms", "measured ms", "memory", ""});
-  for (std::size_t i = 0; i < planned.candidates.size(); ++i) {
-    const Candidate& c = planned.candidates[i];
-    table.add({c.name, ms_text(c.predicted_ns), ms_text(c.measured_ns),
-               format_bytes(static_cast<std::int64_t>(c.plan.arena_bytes)), i == planned.chosen ? "chosen" : ""});
-  }
-  return table.text();
-}
-
-std::string moves_table(const PlanChoice& planned) {
-  const Graph& g = planned.candidates[planned.chosen].plan.graph;
-  const std::vector<Move> moves = moves_of(planned);
+std::string moves_table(const Program& program, const Plan& plan) {
+  const Graph& g = plan.graph;
+  const std::vector<Move> moves = moves_of(program, plan);
   Table table({"task", "us", "lane", "step", "starts beside"});
   for (const Move& m : moves | std::views::take(kMostMoves))
     table.add({g.task_name(m.task), fmt::format("{:.1f}", static_cast<double>(m.ns) * 1e-3), std::to_string(m.lane),
@@ -89,23 +79,23 @@ std::string moves_table(const PlanChoice& planned) {
   return moves.empty() ? "nothing runs on another lane or in the next step\n" : text;
 }
 
-nlohmann::json json_of_candidates(const PlanChoice& planned) {
+nlohmann::json json_of_choices(const Program& program) {
   nlohmann::json all = nlohmann::json::array();
-  for (std::size_t i = 0; i < planned.candidates.size(); ++i) {
-    const Candidate& c = planned.candidates[i];
+  for (std::size_t i = 0; i < program.choices.size(); ++i) {
+    const PlanChoice& c = program.choices[i];
     all.push_back({{"plan", c.name},
                    {"predicted_ms", static_cast<double>(c.predicted_ns) * 1e-6},
                    {"measured_ms", static_cast<double>(c.measured_ns) * 1e-6},
-                   {"peak_bytes", c.plan.arena_bytes},
-                   {"chosen", i == planned.chosen}});
+                   {"peak_bytes", c.peak_bytes},
+                   {"chosen", i == program.chosen}});
   }
   return all;
 }
 
-nlohmann::json json_of_moves(const PlanChoice& planned) {
-  const Graph& g = planned.candidates[planned.chosen].plan.graph;
+nlohmann::json json_of_moves(const Program& program, const Plan& plan) {
+  const Graph& g = plan.graph;
   nlohmann::json all = nlohmann::json::array();
-  for (const Move& m : moves_of(planned))
+  for (const Move& m : moves_of(program, plan))
     all.push_back({{"task", g.task_name(m.task)},
                    {"ns", m.ns},
                    {"lane", m.lane},

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "run/run_spec.h"
-#include "train/session.h"
+#include "plan/program.h"
 
 namespace overtake {
 
-// How a session is made for one row of the explanation.
+// How a run is made for one row of the explanation.
 struct Variant {
   std::string name;
   RunSpec spec;
@@ -17,11 +17,10 @@ struct Variant {
 // Plain launches, + one graph per step (where the device has that), + fusion, + out of order: each on top of the last.
 std::vector<Variant> variants(const RunSpec& spec);
 
-// The plans that were thought of for a session, predicted and measured.
-std::string candidates_table(const PlanChoice& planned);
-// Where weight gradients and updates went in the plan that runs: on which lane, beside which task of the main lane.
-std::string moves_table(const PlanChoice& planned);
-nlohmann::json json_of_candidates(const PlanChoice& planned);
-nlohmann::json json_of_moves(const PlanChoice& planned);
+// Where weight gradients and updates went in the plan of a program that runs: on which lane, beside which task of the main
+// lane.
+std::string moves_table(const Program& program, const Plan& plan);
+nlohmann::json json_of_choices(const Program& program);
+nlohmann::json json_of_moves(const Program& program, const Plan& plan);
 
 }  // namespace overtake

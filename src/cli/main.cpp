@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/spec_flags.h"
 #include "comm/group.h"
@@ -28,13 +29,14 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
 int run(int argc, char** argv) {
   CLI::App app("Overtake trains neural networks out of order: same weights, less waiting.", "overtake");
   app.require_subcommand(1);
-  app.set_version_flag("--version", OVERTAKE_VERSION);
+  app.set_version_flag("--version", std::string(overtake::version()));
   app.footer("`overtake COMMAND --help` has the options and an example of each command.");
   int exit_code = 0;
   overtake::add_train_command(app, exit_code);
   overtake::add_launch_command(app, exit_code);
   overtake::add_bench_command(app, exit_code);
   overtake::add_report_command(app, exit_code);
+  overtake::add_plan_command(app, exit_code);
   overtake::add_simulate_command(app, exit_code);
   overtake::add_validate_command(app, exit_code);
   overtake::add_models_command(app, exit_code);

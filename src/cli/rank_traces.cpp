@@ -15,20 +15,20 @@ constexpr int kUrgent = 1000;
 
 }  // namespace
 
-std::string place_of(int rank, const ParallelOptions& options) {
-  const auto stages = static_cast<int>(options.stages);
+std::string place_of(int rank, const RunSpec& spec) {
+  const auto stages = static_cast<int>(spec.stages);
   if (stages == 1) return fmt::format("rank {}: replica {}", rank, rank);
-  if (options.replicas == 1) return fmt::format("rank {}: stage {}", rank, rank);
+  if (spec.replicas == 1) return fmt::format("rank {}: stage {}", rank, rank);
   return fmt::format("rank {}: stage {} of replica {}", rank, rank % stages, rank / stages);
 }
 
 ClockOffset clock_of_rank(Group& world) { return measure_clock_offset(world, {.tag = kClockTag, .priority = kUrgent}); }
 
-std::string merged_trace(Group& world, const ClockOffset& clock, const ParallelOptions& options, const std::string& run,
+std::string merged_trace(Group& world, const ClockOffset& clock, const RunSpec& spec, const std::string& run,
                          const Plan& plan, std::vector<Trace> traces) {
   const RankTrace mine{.rank = world.rank(),
                        .run = run,
-                       .place = place_of(world.rank(), options),
+                       .place = place_of(world.rank(), spec),
                        .plan = &plan,
                        .traces = std::move(traces),
                        .offset_ns = clock.offset_ns,

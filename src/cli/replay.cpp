@@ -10,6 +10,7 @@
 #include "report/perfetto.h"
 #include "report/table.h"
 #include "sim/chakra/chakra.h"
+#include "train/planner.h"
 
 namespace overtake {
 namespace {
@@ -39,13 +40,20 @@ std::vector<TaskCost> work_of(const ChakraPlan& traced, const Cluster& cluster, 
 
 }  // namespace
 
-int replay_chakra(const SimulateFlags& flags) {
-  if (!flags.model.empty() || !flags.synthetic.empty())
+int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
+  if (!spec.model.empty() || !flags.synthetic.empty())
     fail_user("--chakra {}: it stands instead of a MODEL; give one of the two", flags.chakra);
   if (!flags.beside.empty()) fail_user("--chakra {}: nothing can be set beside it; leave out --beside", flags.chakra);
   const ChakraPlan traced = read_chakra(flags.chakra);
-  const Cluster cluster = load_cluster(flags.cluster.empty() ? kUsualCluster : flags.cluster);
-  const Topology topology = make_topology(cluster);
+  const std::string machine_name = spec.machine.empty() ? kUsualMachine : spec.machine;
+  RunSpec of_machine = spec;
+  of_machine.machine = machine_name;
+  of_machine.replicas = of_machine.stages = 1;
+  of_machine.devices.clear();
+  Machine machine = machine_of(of_machine);
+  flags.add_scenario(machine);
+  const Cluster& cluster = machine.cluster;
+  const Topology& topology = machine.topology;
   ClusterJob job{.plan = &traced.plan, .work = {}};
   for (const Lane& lane : traced.plan.lanes)
     if (std::ranges::find(job.devices, lane.device) == job.devices.end()) job.devices.push_back(lane.device);
@@ -55,16 +63,16 @@ int replay_chakra(const SimulateFlags& flags) {
               flags.chakra, job.devices.size(), cluster.name, topology.device_count);
   const std::vector<TaskCost> work = work_of(traced, cluster, topology);
   job.work = work;
-  const ClusterOptions options = flags.cluster_options(cluster, topology);
+  const ClusterOptions& options = machine.options;
   const JobResult result = simulate(cluster, topology, {&job, 1}, options)[0];
-  if (!result.is_finished) tell_stuck(flags.chakra, job, result, topology, flags.json);
+  if (!result.is_finished) tell_stuck(flags.chakra, job, result, topology, flags.spec.json);
   const std::vector<DeviceTime> times = device_times(traced.plan, result.trace);
   if (!flags.trace.empty())
-    write_file_atomically(flags.trace, perfetto_json({{flags.chakra, &traced.plan, {result.trace}, flags.cluster}}));
+    write_file_atomically(flags.trace, perfetto_json({{flags.chakra, &traced.plan, {result.trace}, machine_name}}));
   if (!flags.chakra_out.empty()) write_chakra(traced.plan, result.trace, flags.chakra_out);
   const double step_ms = static_cast<double>(result.trace.step_ns) * 1e-6,
                recorded_ms = static_cast<double>(traced.recorded.step_ns) * 1e-6;
-  if (flags.json) {
+  if (flags.spec.json) {
     fmt::print("{}", dumped({{"trace", flags.chakra},
                              {"cluster", cluster.name},
                              {"step_ms", step_ms},

@@ -4,15 +4,15 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/simulation.h"
+#include "train/run_options.h"
 
 namespace overtake {
 namespace {
 
+constexpr std::string_view kPlanEnding = ".plan";
+
 // One simulation for each value of --sweep.
-int simulate_all(const SimulateFlags& flags) {
-  if (!flags.trace.empty()) check_writable(flags.trace);
-  if (!flags.chakra.empty()) return replay_chakra(flags);
-  if (flags.sweep.empty()) return run_simulation(flags);
+int sweep(const SimulateFlags& flags, RunSpec spec) {
   if (!flags.save_profile.empty())
     fail_user("--save-profile {}: one file holds one measurement; leave out --sweep", flags.save_profile);
   const std::size_t at = flags.sweep.find('=');
@@ -21,7 +21,6 @@ int simulate_all(const SimulateFlags& flags) {
       at == std::string::npos ? std::vector<std::string>{} : CLI::detail::split(flags.sweep.substr(at + 1), ',');
   if (values.empty()) fail_user("--sweep {}: give NAME=VALUE,VALUE,...", flags.sweep);
   for (const std::string& text : values) {
-    SimulateFlags one = flags;
     std::int64_t value = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), value) !=
             std::from_chars_result{text.data() + text.size(), std::errc{}} ||
@@ -29,23 +28,34 @@ int simulate_all(const SimulateFlags& flags) {
       fail_user("--sweep {}: '{}' is not a whole number", flags.sweep, text);
     const auto count = static_cast<std::uint32_t>(value);
     if (name == "dp") {
-      one.run.parallel.replicas = count;
+      spec.replicas = count;
     } else if (name == "pp") {
-      one.run.parallel.stages = count;
+      spec.stages = count;
     } else if (name == "micro-batches") {
-      one.run.parallel.micro_batches = count;
+      spec.micro_batches = count;
     } else if (name == "batch") {
-      one.batch = value;
+      spec.batch = value;
     } else if (name == "first-k") {
-      one.first_k = text;
+      spec.first_k = text;
     } else {
       fail_user("--sweep {}: there are dp, pp, micro-batches, batch and first-k", flags.sweep);
     }
     if (value < 1 && name != "first-k") fail_user("--sweep {}: {} must be at least 1", flags.sweep, name);
-    if (!flags.json) fmt::print("{} = {}\n", name, value);
-    run_simulation(one);
+    if (!flags.spec.json) fmt::print("{} = {}\n", name, value);
+    run_simulation(flags, spec);
   }
   return 0;
+}
+
+int simulate_all(const SimulateFlags& flags) {
+  if (!flags.trace.empty()) check_writable(flags.trace);
+  flags.spec.check_saving();
+  if (!flags.chakra.empty()) return replay_chakra(flags, flags.spec.spec(/*needs_model=*/false));
+  const RunSpec spec = flags.run();
+  flags.spec.save(spec);
+  if (spec.model.ends_with(kPlanEnding)) return simulate_plan(flags, spec.model);
+  check_spec(spec);
+  return flags.sweep.empty() ? run_simulation(flags, spec) : sweep(flags, spec);
 }
 
 }  // namespace

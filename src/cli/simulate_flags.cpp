@@ -5,8 +5,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "sim/collective_lanes.h"
 
 namespace overtake {
 namespace {
@@ -43,30 +41,6 @@ std::pair<std::uint32_t, double> parse_device(const std::string& text, const cha
   return {device, value};
 }
 
-// "0-3,8".
-std::vector<std::uint32_t> parse_devices(const std::string& text) {
-  constexpr std::uint32_t kMost = 65535;
-  std::vector<std::uint32_t> devices;
-  for (const std::string& item : CLI::detail::split(text, ',')) {
-    const std::size_t at = std::min(item.find('-'), item.size());
-    std::uint32_t first = 0, last = 0;
-    bool is_good = reads(std::string_view(item).substr(0, at), first);
-    last = first;
-    if (at < item.size()) is_good = is_good && reads(std::string_view(item).substr(at + 1), last);
-    if (!is_good || last < first || last > kMost)
-      fail_user("--devices {}: '{}' is no device and no range; give for example 0-3,8", text, item);
-    for (std::uint32_t d = first; d <= last; ++d) devices.push_back(d);
-  }
-  return devices;
-}
-
-Algorithm algorithm_of(const std::string& name) {
-  for (const Algorithm a : {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
-                            Algorithm::hierarchical, Algorithm::in_network})
-    if (to_string(a) == name) return a;
-  fail_user("--algorithm {}: choose auto, ring, tree, halving-doubling, hierarchical or in-network", name);
-}
-
 // The settings of --synthetic, each taken out by its name.
 class SyntheticSettings {
  public:
@@ -98,76 +72,34 @@ class SyntheticSettings {
 }  // namespace
 
 void JobFlags::add_to(CLI::App& c) {
-  c.add_option("MODEL", model, "a network of the zoo (`overtake models` lists them) or an ONNX file");
-  c.add_option("--set", settings, "settings of the network, for example layers=6,width=512");
+  spec.add_to(c, Command::simulate);
   c.add_option("--synthetic", synthetic,
                "instead of a model: equal stages, times in ms, for example stages=8,micro=16,f=1,b=1,w=1");
-  c.add_option("--batch", batch, "samples of a step over all devices; default: the network's for each piece")
-      ->check(CLI::NonNegativeNumber);
-  c.add_option("--dp", run.parallel.replicas, "replicas, data parallel")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
-  c.add_option("--pp", run.parallel.stages, "devices of a pipeline")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
-  c.add_option("--devices", devices, "which of the cluster, replica by replica, for example 0-3,8; default: the first");
-  c.add_option("--micro-batches", run.parallel.micro_batches, "of each replica")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
-  std::string schedules = "of the pipeline: search";
-  for (const NamedSchedule& named : named_schedules()) schedules += fmt::format(", {}", named.name);
-  c.add_option("--pipeline", run.parallel.pipeline, schedules)->capture_default_str();
-  c.add_option("--chunks", run.parallel.schedule_options.chunks, "per device, of interleaved")->capture_default_str();
-  c.add_option("--group", run.parallel.schedule_options.group, "blocks per chunk, of modulo")->capture_default_str();
-  c.add_option("--search-tries", run.parallel.search_tries,
-               "for --pipeline search: schedules to try; default: what takes about two seconds");
-  c.add_flag("--weights-once", weights_once, "for --pipeline search: no layer on two devices, as dualpipe has them");
-  c.add_option("--reduce", run.parallel.reduce,
-               "how replicas sum their gradients: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
-               "(across the step), "
-               "first-k (by-layer, the first k weight gradients last)")
-      ->capture_default_str();
-  c.add_option("--first-k", first_k, "k of --reduce first-k, or 12@30: the 12 after the first 30; default: the best");
-  c.add_option("--bucket", bucket, "bytes of a bucket")->capture_default_str();
-  c.add_option("--precision", precision, "f32, tf32 or bf16")->capture_default_str();
   c.add_option(
       "--measure", measure_on,
-      "cpu or cuda: measure the tasks here instead of computing what they take from the cluster's description");
-  c.add_option("--optimizer", optimizer, "sgd or adamw")->capture_default_str();
-  c.add_flag("--recompute", recompute, "activations are computed again for the gradients instead of kept");
+      "cpu or cuda: measure the tasks here instead of computing what they take from the machine's description");
 }
 
-void JobFlags::complete() {
-  if (model.empty() == synthetic.empty())
+RunSpec JobFlags::run() const {
+  RunSpec run = spec.spec(/*needs_model=*/false);
+  if (run.model.empty() == synthetic.empty())
     fail_user("simulate: give a MODEL, or --synthetic stages=8,micro=16,f=1,b=1,w=1");
   if (!synthetic.empty()) {
     const SyntheticSettings settings_of(synthetic);
-    run.parallel.stages = settings_of.whole("stages", run.parallel.stages);
-    run.parallel.micro_batches = settings_of.whole("micro", run.parallel.micro_batches);
+    run.stages = settings_of.whole("stages", run.stages);
+    run.micro_batches = settings_of.whole("micro", run.micro_batches);
   }
-  if (!first_k.empty()) run.parallel.first_k = first_k_from_string(first_k);
-  run.parallel.bucket_bytes = parse_bytes(bucket, "--bucket");
-  run.parallel.may_repeat_weights = !weights_once;
-  if (!devices.empty()) run.devices = parse_devices(devices);
+  return run;
 }
 
 void SimulateFlags::add_to(CLI::App& c) {
   JobFlags::add_to(c);
-  c.add_option(
-      "--machine,--cluster", cluster,
-      "a file (docs/machines.md) or a preset, for example dgx-h100:4; default: h200, or ideal for --synthetic");
   c.add_option("--beside", beside,
-               "another job on the same cluster, as \"MODEL --dp 2 --batch 8\"; on the next free devices, or those of "
+               "another job on the same machine, as \"MODEL --dp 2 --batch 8\"; on the next free devices, or those of "
                "its --devices; may come several times")
       ->allow_extra_args(false);
   c.add_option("--save-profile", save_profile,
                "writes what --measure measured; a machine file then has it as `profile = \"FILE\"` of a device");
-  c.add_option("--chunk", chunk, "a more urgent collective goes first after so many bytes; 0: never")
-      ->capture_default_str();
-  c.add_option("--algorithm", algorithm,
-               "of collectives: auto (as NCCL), ring, tree, halving-doubling, hierarchical, in-network")
-      ->capture_default_str();
-  c.add_option("--memory-cap", memory_cap, "most memory of a device, for example 40G; default: what it has");
   c.add_option("--slow", slow, "DEVICE:SPEED, a straggler, for example 3:0.8")->allow_extra_args(false);
   c.add_option("--fail", fail, "DEVICE:MS, a device that is gone from then on: who waits for whom; exit status 2")
       ->allow_extra_args(false);
@@ -180,28 +112,23 @@ void SimulateFlags::add_to(CLI::App& c) {
   c.add_option("--chakra", chakra,
                "instead of a model: Chakra execution traces PREFIX.0.et, PREFIX.1.et, ... (docs/chakra.md)");
   c.add_option("--chakra-out", chakra_out, "writes the fastest as Chakra execution traces PREFIX.0.et, ...");
-  c.add_flag("--json", json, "one JSON object as the last line");
 }
 
-ClusterOptions SimulateFlags::cluster_options(const Cluster& description, const Topology& topology) const {
-  ClusterOptions options;
-  options.algorithm = algorithm_of(algorithm);
-  options.chunk_bytes = parse_bytes(chunk, "--chunk");
+void SimulateFlags::add_scenario(Machine& machine) const {
+  const std::uint32_t devices = machine.topology.device_count;
+  ClusterOptions& options = machine.options;
   options.overlap_slows = !no_slowdown && synthetic.empty();
-  if (description.name == "ideal") options.protocol = Protocol::ideal;
-  if (!slow.empty()) options.speeds.assign(topology.device_count, 1);
+  if (!slow.empty()) options.speeds.assign(devices, 1);
   for (const std::string& text : slow) {
-    const auto [device, speed] = parse_device(text, "--slow", topology.device_count);
+    const auto [device, speed] = parse_device(text, "--slow", devices);
     if (!(speed > 0)) fail_user("--slow {}: the speed must be above 0; 1 is as described", text);
     options.speeds[device] = speed;
   }
   for (const std::string& text : fail) {
-    const auto [device, ms] = parse_device(text, "--fail", topology.device_count);
+    const auto [device, ms] = parse_device(text, "--fail", devices);
     if (!(ms >= 0 && ms < 1e12)) fail_user("--fail {}: the time must be 0 ms or more", text);
     options.failures.push_back({device, static_cast<std::int64_t>(ms * 1e6)});
   }
-  options.is_fluid = topology.device_count > 64;
-  return options;
 }
 
 JobFlags job_from_text(const std::string& text) {
@@ -211,7 +138,7 @@ JobFlags job_from_text(const std::string& text) {
   job.add_to(app);
   try {
     app.parse(text, false);
-    job.complete();
+    job.run();
   } catch (const CLI::ParseError& error) {
     fail_user("--beside \"{}\": {}; give a job as on the command line, for example \"resnet-50 --dp 2 --batch 64\"",
               text, error.what());
@@ -221,9 +148,9 @@ JobFlags job_from_text(const std::string& text) {
   return job;
 }
 
-Workload synthetic_workload(const JobFlags& job) {
-  const SyntheticSettings settings(job.synthetic);
-  const std::uint32_t stages = job.run.parallel.stages;
+Workload synthetic_workload(const std::string& synthetic, const RunSpec& spec) {
+  const SyntheticSettings settings(synthetic);
+  const std::uint32_t stages = spec.stages;
   const std::uint32_t blocks = settings.whole("blocks", stages * 2.0);  // two each: any schedule can be made
   // A stage's time over its blocks, in nanoseconds.
   const auto ns = [&](const char* name) {

@@ -5,37 +5,36 @@
 #include <string>
 #include <vector>
 
-#include "cli/simulated_runs.h"
-#include "cli/workload.h"
+#include "cli/spec_flags.h"
+#include "plan/divide/workload.h"
 
 namespace overtake {
 
-// One job: a model or a pipeline from nothing, and how it is spread.
-struct JobFlags : WorkloadSpec {
-  std::string synthetic, devices, bucket = "25M";
-  SimulatedSpec run;
-  bool weights_once = false;
-  std::string first_k;  // empty: the best
+// One job: a model, or a pipeline from nothing, and how it is divided.
+struct JobFlags {
+  SpecFlags spec;
+  std::string synthetic, measure_on;
 
   void add_to(CLI::App& command);
-  // Fills in what of `run` needs no cluster, and what --synthetic says. User errors name the flag.
-  void complete();
+  // The run, with what --synthetic says of it. User errors name the flag.
+  RunSpec run() const;
 };
 
 struct SimulateFlags : JobFlags {
-  std::string cluster, memory_cap, algorithm = "auto", chunk = "4M", compare, sweep, trace, chakra, chakra_out;
+  std::string save_profile, compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail, beside;
-  int steps = 0;
-  bool no_slowdown = false, json = false;
+  int steps = 0;  // in a row; 0: as many as a prediction asks for
+  bool no_slowdown = false;
 
   void add_to(CLI::App& command);
-  ClusterOptions cluster_options(const Cluster& cluster, const Topology& topology) const;
+  // What is out of the ordinary on the machine.
+  void add_scenario(Machine& machine) const;
 };
 
 // The text of --beside: a job as on the command line.
 JobFlags job_from_text(const std::string& text);
 
-// Stages of --synthetic; job.complete() has been called.
-Workload synthetic_workload(const JobFlags& job);
+// Stages of --synthetic.
+Workload synthetic_workload(const std::string& synthetic, const RunSpec& spec);
 
 }  // namespace overtake

@@ -61,7 +61,7 @@ std::string table_of(const std::vector<SimulatedRun>& runs, const Machine& machi
       {"schedule", "ms/step", "samples/s", "busy", "exposed comm.", "bubble", "peak memory", "weights", "activations"});
   for (const SimulatedRun& run : runs) {
     const Shares s = shares_of(run);
-    const SimulatedRun::Peak& peak = run.largest_peak();
+    const MemoryPeak& peak = run.largest_peak();
     table.add({run.name, fmt::format("{:.3f}", run.step_ms()),
                samples > 0 ? fmt::format("{:.1f}", 1e3 * static_cast<double>(samples) / run.step_ms()) : "",
                percent(s.busy), percent(s.exposed), percent(s.bubble),

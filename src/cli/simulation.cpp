@@ -6,92 +6,97 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/simulated_tables.h"
+#include "exec/described_target.h"
+#include "plan/compile.h"
+#include "plan/pipeline/named.h"
 #include "report/perfetto.h"
 #include "report/table.h"
 #include "sim/chakra/chakra.h"
+#include "train/measured_machine.h"
+#include "train/planner.h"
+#include "train/run_options.h"
 
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kTasksForManySteps = 300'000;  // of a plan; larger ones run one step
-constexpr int kSteps = 4;                              // that follow one another, for the time between two
-constexpr std::size_t kMostWaiting = 16;               // of devices that wait
+constexpr std::size_t kMostWaiting = 16;  // of devices that wait
+constexpr std::string_view kTwoWay = "dualpipe";
 
-// The ways that --compare sets side by side.
-std::vector<SimulatedSpec> compared(const SimulatedSpec& spec, const std::string& which) {
-  std::vector<SimulatedSpec> all;
-  const auto add = [&](auto change) {
-    SimulatedSpec s = spec;
-    change(s);
-    all.push_back(std::move(s));
-  };
+// The ways that --compare sets side by side; what is left out of "all", and why.
+std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which, std::vector<std::string>& left_out) {
+  std::vector<RunSpec> all;
   const std::vector<std::string> names = which == "all" ? std::vector<std::string>{} : CLI::detail::split(which, ',');
-  if (spec.parallel.stages > 1) {
-    for (const NamedSchedule& named : named_schedules())
-      if (names.empty() || std::ranges::find(names, named.name) != names.end())
-        add([&](SimulatedSpec& s) { s.parallel.pipeline = named.name; });
-    if (names.empty() || std::ranges::find(names, "search") != names.end())
-      add([](SimulatedSpec& s) { s.parallel.pipeline = "search"; });
+  const auto add = [&](std::string_view name, std::string RunSpec::*member) {
+    if (!names.empty() && std::ranges::find(names, name) == names.end()) return;
+    if (names.empty() && name == kTwoWay && !spec.two_way) {
+      left_out.push_back(fmt::format("{}: it puts every layer on two devices; add --two-way", name));
+      return;
+    }
+    all.emplace_back(spec).*member = name;
+  };
+  if (spec.stages > 1) {
+    for (const NamedSchedule& named : named_schedules()) add(named.name, &RunSpec::pipeline);
+    add("search", &RunSpec::pipeline);
   } else {
-    for (const char* order : {"buckets", "by-layer", "scatter-gather", "first-k"})
-      if (names.empty() || std::ranges::find(names, order) != names.end())
-        add([&](SimulatedSpec& s) { s.parallel.reduce = order; });
+    for (const char* order : {"buckets", "by-layer", "scatter-gather", "first-k"}) add(order, &RunSpec::reduce);
   }
   if (all.empty()) fail_user("--compare {}: none of these is known", which);
+  // What an order has no use for.
+  for (RunSpec& one : all)
+    if (one.reduce != "first-k") one.first_k.clear();
   return all;
 }
 
 class Simulation {
  public:
-  explicit Simulation(SimulateFlags flags) : flags_(std::move(flags)) {
-    check_flags();
-    flags_.complete();
-    jobs_.push_back({flags_, {}});
-    for (const std::string& text : flags_.beside) jobs_.push_back({job_from_text(text), {}});
-    if (flags_.cluster.empty() && !flags_.synthetic.empty()) {
-      std::uint32_t devices = 0;
-      for (const Job& job : jobs_) devices += job.flags.run.parallel.devices();
-      flags_.cluster = fmt::format("ideal:{}", devices);
+  explicit Simulation(const SimulateFlags& flags, const RunSpec& spec) : flags_(flags) {
+    jobs_.push_back({spec, flags.synthetic, flags.measure_on, {}, {}});
+    for (const std::string& text : flags.beside) {
+      const JobFlags job = job_from_text(text);
+      jobs_.push_back({job.run(), job.synthetic, job.measure_on, {}, {}});
     }
-    if (flags_.cluster.empty()) flags_.cluster = kUsualCluster;
-    machine_ = described_machine(load_cluster(flags_.cluster));
-    machine_.options = flags_.cluster_options(machine_.cluster, machine_.topology);
+    check_flags();
+    std::string machine = spec.machine;
+    if (machine.empty() && !flags.synthetic.empty()) machine = fmt::format("ideal:{}", devices_of_all());
+    if (machine.empty()) machine = kUsualMachine;
+    for (Job& job : jobs_) {
+      job.spec.machine = machine;
+      job.spec.algorithm = spec.algorithm;
+      job.spec.chunk = spec.chunk;
+      job.spec.memory_cap = spec.memory_cap;
+    }
     for (Job& job : jobs_) prepare(job);
-    if (!flags_.memory_cap.empty())
-      machine_.memory.assign(machine_.topology.device_count, parse_bytes(flags_.memory_cap, "--memory-cap"));
-    else if (flags_.synthetic.empty())
-      for (std::uint32_t d = 0; d < machine_.topology.device_count; ++d)
-        machine_.memory.push_back(machine_.cluster.devices[machine_.topology.vertices[d].type].memory_bytes());
   }
 
   int run() {
     if (jobs_.size() > 1) return run_beside();
-    const SimulatedSpec& spec = jobs_[0].flags.run;
+    const Job& job = jobs_[0];
     std::vector<SimulatedRun> runs;
     std::vector<std::string> left_out;
-    const std::vector<SimulatedSpec> specs =
-        flags_.compare.empty() ? std::vector{spec} : compared(spec, flags_.compare);
-    for (const SimulatedSpec& one : specs) {
+    const std::vector<RunSpec> specs =
+        flags_.compare.empty() ? std::vector{job.spec} : compared(job.spec, flags_.compare, left_out);
+    for (const RunSpec& spec : specs) {
       try {
-        SimulatedRun run = simulate_run(jobs_[0].work, one, machine_);
+        SimulatedRun run(simulated(job, spec, job.machine));
         if (!run.step.result.is_finished) {
           if (specs.size() == 1)
-            tell_stuck(run.name, run.step.job(spec.steps), run.step.result, machine_.topology, flags_.json);
+            tell_stuck(run.name, run.step.job(std::max(1, flags_.steps)), run.step.result, job.machine.topology,
+                       flags_.spec.json);
           fail_user("simulate: {}: the step does not end: {}", run.name, run.step.result.stuck[0].why);
         }
         runs.push_back(std::move(run));
       } catch (const UserError& error) {
         if (specs.size() == 1) throw;
-        left_out.emplace_back(error.what());
+        left_out.emplace_back(with_flags(error.what()));
       }
     }
     if (runs.empty()) fail_user("simulate: nothing of this can run: {}", left_out.front());
     std::ranges::stable_sort(runs, {},
-                             [&](const SimulatedRun& r) { return std::pair(!r.fits(machine_), r.step_ms()); });
+                             [&](const SimulatedRun& r) { return std::pair(!r.fits(job.machine), r.step_ms()); });
     if (specs.size() == 1) check_room(runs[0]);
     if (!flags_.trace.empty())
       write_file_atomically(flags_.trace,
-                            perfetto_json({{runs[0].name, &runs[0].plan(), {runs[0].trace()}, flags_.cluster}}));
+                            perfetto_json({{runs[0].name, &runs[0].plan(), {runs[0].trace()}, job.spec.machine}}));
     if (!flags_.chakra_out.empty()) write_chakra(runs[0].plan(), runs[0].trace(), flags_.chakra_out);
     print(runs, left_out);
     return 0;
@@ -99,13 +104,21 @@ class Simulation {
 
  private:
   struct Job {
-    JobFlags flags;
-    Workload work;
+    RunSpec spec;
+    std::string synthetic, measure_on;
+    Machine machine;  // for this job's devices
+    Program step;     // compiled but for the order; of a model
+
+    std::string name() const { return synthetic.empty() ? step.step.model : "synthetic"; }
+    std::int64_t samples() const {
+      return synthetic.empty() ? samples_of(step.step) * spec.replicas * spec.micro_batches : 0;
+    }
   };
 
   void check_flags() const {
-    if (!flags_.first_k.empty() && flags_.run.parallel.reduce != "first-k" && flags_.compare.empty())
-      fail_user("--first-k {}: it is for --reduce first-k, not {}", flags_.first_k, flags_.run.parallel.reduce);
+    const RunSpec& spec = jobs_[0].spec;
+    if (!spec.first_k.empty() && spec.reduce != "first-k" && flags_.compare.empty())
+      fail_user("`first_k {}`: it is for `reduce first-k`, not {}", spec.first_k, spec.reduce);
     if (!flags_.save_profile.empty() && flags_.measure_on.empty())
       fail_user("--save-profile {}: nothing is measured; add --measure cpu or --measure cuda", flags_.save_profile);
     if (!flags_.save_profile.empty()) check_writable(flags_.save_profile);
@@ -114,39 +127,64 @@ class Simulation {
     if (!flags_.chakra_out.empty()) fail_user("--chakra-out: it writes one job; leave out --beside");
   }
 
-  // Devices, what is to be computed, and how many steps.
-  void prepare(Job& job) {
-    SimulatedSpec& run = job.flags.run;
-    const ParallelOptions& parallel = run.parallel;
-    if (&job != &jobs_[0] && run.devices.empty()) run.devices = free_devices(parallel.devices());
-    devices_of(run, machine_);
-    job.work = job.flags.synthetic.empty() ? model_workload(job.flags, run, machine_) : synthetic_workload(job.flags);
-    const std::uint64_t tasks =
-        std::uint64_t{parallel.replicas} * parallel.micro_batches * job.work.blocks.blocks.size() * 3;
-    const bool is_one = !job.flags.synthetic.empty() || tasks > kTasksForManySteps;
-    run.steps = flags_.steps > 0 ? flags_.steps : is_one ? 1 : kSteps;
-    for (const std::uint32_t d : devices_of(run, machine_)) in_use_.push_back(d);
+  std::uint32_t devices_of_all() const {
+    std::uint32_t devices = 0;
+    for (const Job& job : jobs_) devices += job.spec.replicas * job.spec.stages;
+    return devices;
   }
-  std::vector<std::uint32_t> free_devices(std::uint32_t wanted) const {
+
+  // Its devices, and what is to be computed.
+  void prepare(Job& job) {
+    const bool is_synthetic = !job.synthetic.empty();
+    const int steps = flags_.steps > 0 ? flags_.steps : is_synthetic ? 1 : 0;
+    if (&job != &jobs_[0] && job.spec.devices.empty()) take_free_devices(job);
+    job.machine = machine_of(job.spec, steps);
+    flags_.add_scenario(job.machine);
+    if (is_synthetic && job.spec.memory_cap.empty()) job.machine.memory.clear();
+    for (const std::uint32_t d : devices_for(job.spec, job.machine)) in_use_.push_back(d);
+    if (is_synthetic) return;
+    const std::string devices = job.spec.devices;
+    job.spec = completed_for(job.spec, job.machine, available_cores());
+    const Graph model = load_start(job.spec, print_note).graph;
+    if (!job.measure_on.empty())
+      job.machine = with_measured_tasks(job.machine, model, job.spec, job.measure_on, flags_.save_profile);
+    PassRunner runner;
+    job.step = compile_step(model, job.spec, job.machine, runner);
+  }
+
+  void take_free_devices(Job& job) const {
+    const std::uint32_t wanted = job.spec.replicas * job.spec.stages,
+                        there = make_topology(load_cluster(job.spec.machine)).device_count;
     std::vector<std::uint32_t> free;
-    for (std::uint32_t d = 0; d < machine_.topology.device_count && free.size() < wanted; ++d)
+    for (std::uint32_t d = 0; d < there && free.size() < wanted; ++d)
       if (std::ranges::find(in_use_, d) == in_use_.end()) free.push_back(d);
     if (free.size() < wanted)
       fail_user("--beside: it needs {} devices, and {} of {} are free; add nodes, or say which to share with --devices",
-                wanted, free.size(), machine_.topology.device_count);
-    return free;
+                wanted, free.size(), there);
+    job.spec.devices = fmt::format("{}", fmt::join(free, ","));
+  }
+
+  // The job as it stands, or with another schedule or reduction.
+  SimulatedStep simulated(const Job& job, const RunSpec& spec, const Machine& machine) const {
+    if (!job.synthetic.empty()) return simulated_step(synthetic_workload(job.synthetic, spec), spec, machine);
+    Program program = job.step;
+    program.machine = machine;
+    program.spec = deciding_part(spec);
+    PassRunner runner;
+    return simulated_step(compile_order(std::move(program), runner));
   }
 
   void check_room(const SimulatedRun& run) const {
-    if (const auto d = run.too_small(machine_))
+    const Machine& machine = jobs_[0].machine;
+    if (const auto d = run.too_small(machine))
       fail_user(
           "simulate: {} needs {} on a device, which has {}; use more stages (--pp), more micro-batches, --recompute, "
           "or --memory-cap to see it all the same",
-          run.name, format_bytes(run.peaks[*d].bytes), format_bytes(machine_.memory_of(run.step.devices[*d])));
+          run.name, format_bytes(run.peaks[*d].bytes), format_bytes(machine.memory_of(run.step.devices[*d])));
   }
 
   void check_room_together(const std::vector<SimulatedRun>& runs) const {
-    const std::vector<std::int64_t>& memory = machine_.memory;
+    const std::vector<std::int64_t>& memory = jobs_[0].machine.memory;
     std::vector<std::int64_t> bytes(memory.size(), 0);
     for (const SimulatedRun& run : runs)
       for (std::size_t d = 0; d < run.step.devices.size() && !memory.empty(); ++d)
@@ -159,84 +197,112 @@ class Simulation {
 
   // Each alone, where every device is well, then all at once.
   int run_beside() {
-    Machine undisturbed = machine_;
-    undisturbed.options.failures.clear();
     std::vector<SimulatedRun> alone;
     std::vector<int> steps;
     for (const Job& job : jobs_) {
-      alone.push_back(simulate_run(job.work, job.flags.run, undisturbed));
+      Machine undisturbed = job.machine;
+      undisturbed.options.failures.clear();
+      alone.emplace_back(simulated(job, job.spec, undisturbed));
       check_room(alone.back());
-      steps.push_back(job.flags.run.steps);
+      steps.push_back(alone.back().step.steps_in_a_row);
     }
     check_room_together(alone);
-    const SharedRun shared = run_together(alone, steps, machine_);
+    const Machine& machine = jobs_[0].machine;
+    const SharedRun shared = run_together(alone, steps, machine);
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!shared.results[j].is_finished)
-        tell_stuck(jobs_[j].work.blocks.graph.model, alone[j].step.job(shared.steps[j]), shared.results[j],
-                   machine_.topology, flags_.json);
+        tell_stuck(jobs_[j].name(), alone[j].step.job(shared.steps[j]), shared.results[j], machine.topology,
+                   flags_.spec.json);
     if (!flags_.trace.empty()) {
       std::vector<TracedRun> traced;
       for (std::size_t j = 0; j < jobs_.size(); ++j)
-        traced.push_back(
-            {jobs_[j].work.blocks.graph.model, &alone[j].plan(), {shared.results[j].trace}, flags_.cluster});
+        traced.push_back({jobs_[j].name(), &alone[j].plan(), {shared.results[j].trace}, jobs_[j].spec.machine});
       write_file_atomically(flags_.trace, perfetto_json(traced));
     }
     nlohmann::json rows = nlohmann::json::array();
     Table table({"job", "devices", "schedule", "alone ms/step", "beside ms/step", "slower"});
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       const double before = alone[j].step_ms(), after = shared.step_ms[j];
-      rows.push_back({{"model", jobs_[j].work.blocks.graph.model},
+      rows.push_back({{"model", jobs_[j].name()},
                       {"devices", alone[j].step.devices},
                       {"schedule", alone[j].name},
                       {"alone_ms", before},
                       {"step_ms", after}});
-      table.add({jobs_[j].work.blocks.graph.model, fmt::format("{}", fmt::join(alone[j].step.devices, ",")),
-                 alone[j].name, fmt::format("{:.3f}", before), fmt::format("{:.3f}", after),
+      table.add({jobs_[j].name(), fmt::format("{}", fmt::join(alone[j].step.devices, ",")), alone[j].name,
+                 fmt::format("{:.3f}", before), fmt::format("{:.3f}", after),
                  fmt::format("{:.1f} %", 100 * (after / before - 1))});
     }
-    if (flags_.json)
-      fmt::print("{}", dumped({{"cluster", machine_.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
+    if (flags_.spec.json)
+      fmt::print("{}", dumped({{"cluster", machine.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
     else
-      fmt::print("{} jobs on {} devices of {}\n{}", jobs_.size(), machine_.topology.device_count, machine_.cluster.name,
+      fmt::print("{} jobs on {} devices of {}\n{}", jobs_.size(), machine.topology.device_count, machine.cluster.name,
                  table.text());
     return 0;
   }
 
   void print(const std::vector<SimulatedRun>& runs, const std::vector<std::string>& left_out) const {
-    const Workload& work = jobs_[0].work;
-    const ParallelOptions& spec = jobs_[0].flags.run.parallel;
-    if (flags_.json) {
-      nlohmann::json out = {{"model", work.blocks.graph.model},
-                            {"cluster", machine_.cluster.name},
+    const Job& job = jobs_[0];
+    const RunSpec& spec = job.spec;
+    if (flags_.spec.json) {
+      nlohmann::json out = {{"model", job.name()},
+                            {"cluster", job.machine.cluster.name},
                             {"dp", spec.replicas},
                             {"pp", spec.stages},
                             {"micro_batches", spec.micro_batches},
-                            {"blocks", work.blocks.blocks.size()},
                             {"runs", nlohmann::json::array()},
                             {"left_out", left_out}};
-      for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, work.samples, run.fits(machine_)));
+      for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, job.samples(), run.fits(job.machine)));
       out["step_ms"] = runs[0].step_ms();
       fmt::print("{}", dumped(out));
       return;
     }
-    fmt::print("{}: {} blocks on {} of {} devices of {}, {} x {} (data x pipeline), {} micro-batch{}\n{}",
-               work.blocks.graph.model, work.blocks.blocks.size(), spec.replicas * spec.stages,
-               machine_.topology.device_count, machine_.cluster.name, spec.replicas, spec.stages, spec.micro_batches,
-               spec.micro_batches == 1 ? "" : "es", table_of(runs, machine_, work.samples));
+    fmt::print("{} on {} of {} devices of {}, {} x {} (data x pipeline), {} micro-batch{}\n{}", job.name(),
+               spec.replicas * spec.stages, job.machine.topology.device_count, job.machine.cluster.name, spec.replicas,
+               spec.stages, spec.micro_batches, spec.micro_batches == 1 ? "" : "es",
+               table_of(runs, job.machine, job.samples()));
     for (const SimulatedRun& run : runs)
       if (!run.reason.empty()) fmt::print("{}: {}\n", run.name, run.reason);
     for (const std::string& text : left_out) fmt::print("left out: {}\n", text);
   }
 
-  SimulateFlags flags_;
+  const SimulateFlags& flags_;
   std::vector<Job> jobs_;  // the first is the one of the command line
-  Machine machine_;
   std::vector<std::uint32_t> in_use_;  // devices
 };
 
 }  // namespace
 
-int run_simulation(SimulateFlags flags) { return Simulation(std::move(flags)).run(); }
+int simulate_plan(const SimulateFlags& flags, const std::string& file) {
+  if (!flags.compare.empty() || !flags.beside.empty() || !flags.measure_on.empty())
+    fail_user("simulate {}: a plan is one job with one schedule; leave out --compare, --beside and --measure", file);
+  Program program = load_program_json(read_file(file), file);
+  program.machine.target = described_target(program.machine.kernels);
+  if (flags.steps > 0) program.machine.steps = flags.steps;
+  if (program.machine.has_devices()) flags.add_scenario(program.machine);
+  const SimulatedRun run(simulated_step(program));
+  if (!run.step.result.is_finished)
+    tell_stuck(run.name, run.step.job(run.step.steps_in_a_row), run.step.result, program.machine.topology, flags.spec.json);
+  if (!flags.trace.empty())
+    write_file_atomically(flags.trace,
+                          perfetto_json({{run.name, &run.plan(), {run.trace()}, program.machine.name()}}));
+  if (!flags.chakra_out.empty()) write_chakra(run.plan(), run.trace(), flags.chakra_out);
+  const std::int64_t samples =
+      samples_of(program.step) * program.spec.replicas * std::int64_t{program.spec.micro_batches};
+  if (flags.spec.json)
+    fmt::print("{}", dumped({{"model", program.step.model},
+                             {"cluster", program.machine.name()},
+                             {"dp", program.spec.replicas},
+                             {"pp", program.spec.stages},
+                             {"micro_batches", program.spec.micro_batches},
+                             {"runs", {json_of(run, samples, run.fits(program.machine))}},
+                             {"left_out", nlohmann::json::array()},
+                             {"step_ms", run.step_ms()}}));
+  else
+    fmt::print("{}{}", print(program), table_of({run}, program.machine, samples));
+  return 0;
+}
+
+int run_simulation(const SimulateFlags& flags, const RunSpec& spec) { return Simulation(flags, spec).run(); }
 
 void tell_stuck(const std::string& name, const ClusterJob& job, const JobResult& result, const Topology& topology,
                 bool as_json) {

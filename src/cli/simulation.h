@@ -4,16 +4,20 @@
 #include <vector>
 
 #include "cli/simulate_flags.h"
+#include "cli/simulated_runs.h"
 
 namespace overtake {
 
-inline constexpr const char* kUsualCluster = "h200";
+inline constexpr const char* kUsualMachine = "h200";
 
 // A job on a cluster, in one way or several, or beside others. Prints what came of it and returns the exit status.
-int run_simulation(SimulateFlags flags);
+int run_simulation(const SimulateFlags& flags, const RunSpec& spec);
+
+// A plan file, on the machine that it was made for.
+int simulate_plan(const SimulateFlags& flags, const std::string& file);
 
 // What another program traced, on the cluster.
-int replay_chakra(const SimulateFlags& flags);
+int replay_chakra(const SimulateFlags& flags, const RunSpec& spec);
 
 // Tells of a job that does not end, and ends with a user error.
 [[noreturn]] void tell_stuck(const std::string& name, const ClusterJob& job, const JobResult& result,

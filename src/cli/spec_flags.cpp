@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "plan/program.h"
 #include "run/spec_file.h"
 
 namespace overtake {
@@ -69,7 +70,9 @@ void SpecFlags::add_field(CLI::App& app, const Field& field) {
         ->type_name(type_shown(field));
   } else {
     app.add_option_function<std::string>(
-           field.name == kPositional ? "MODEL" : flag,
+           field.name == kPositional  ? "MODEL"
+           : field.name == "machine" ? flag + ",--cluster"
+                                     : flag,
            [this, f](const std::string& word) {
              given_.push_back({f, {word}});
            },
@@ -88,18 +91,28 @@ void SpecFlags::add_to(CLI::App& app, Command command) {
   app.add_flag("--json", json, "one JSON object as the last line");
 }
 
-RunSpec SpecFlags::spec() const {
+RunSpec SpecFlags::spec(bool needs_model) const {
   RunSpec spec = file_.empty() ? RunSpec{} : read_spec(file_);
   for (const Given& g : given_) {
     if (std::ranges::count(given_, g.field, &Given::field) > 1)
       fail_user("`{}`: it is turned both on and off; give one of the two", g.field->name);
     set_text(spec, *g.field, g.words);
   }
-  if (spec.model.empty()) {
+  if (needs_model && spec.model.empty() && spec.plan.empty()) {
     if (file_.empty()) fail_user("MODEL is required; see --help");
     fail_user("--spec {}: it names no model; add a line model = \"cnn\", or give MODEL", file_);
   }
   return spec;
+}
+
+std::vector<const Field*> SpecFlags::given() const {
+  std::vector<const Field*> all;
+  for (const Given& g : given_) all.push_back(g.field);
+  if (file_.empty()) return all;
+  const RunSpec spec = read_spec(file_), none;
+  for (const Field& field : fields())
+    if (value_of(spec, field) != value_of(none, field)) all.push_back(&field);
+  return all;
 }
 
 void SpecFlags::check_saving() const {
@@ -108,6 +121,21 @@ void SpecFlags::check_saving() const {
 
 void SpecFlags::save(const RunSpec& spec) const {
   if (!save_to_.empty()) write_spec(save_to_, spec);
+}
+
+RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given) {
+  const std::string where = fmt::format("`plan {}`", spec.plan);
+  const Program program = load_program_json(read_file(spec.plan), where);
+  RunSpec merged = spec;
+  for (const Field& field : fields()) {
+    if (!field.decides_plan) continue;
+    const nlohmann::json planned = value_of(program.spec, field), now = value_of(spec, field);
+    if (std::ranges::find(given, &field) != given.end() && planned != now)
+      fail_user("`{}`: it is {} here, and {} in plan {}; leave it out, or plan again", field.name, now.dump(),
+                planned.dump(), spec.plan);
+    std::visit([&](auto member) { merged.*member = program.spec.*member; }, field.member);
+  }
+  return merged;
 }
 
 std::string with_flags(std::string_view text) {

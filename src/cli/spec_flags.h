@@ -14,7 +14,9 @@ class SpecFlags {
  public:
   void add_to(CLI::App& app, Command command);
   // Defaults, over them the file of --spec, over that what is on the command line.
-  RunSpec spec() const;
+  RunSpec spec(bool needs_model = true) const;
+  // The fields that are on the command line or in the file.
+  std::vector<const Field*> given() const;
   // For before long work, and for when all of the run has been checked: --save-spec.
   void check_saving() const;
   void save(const RunSpec& spec) const;
@@ -32,6 +34,10 @@ class SpecFlags {
   std::vector<Given> given_;
   std::string file_, save_to_;
 };
+
+// The run that a plan file is of, with what else is said of it. A field that decides a program, and is given another value
+// than the plan has, is a user error.
+RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 
 // The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:
 // ...".

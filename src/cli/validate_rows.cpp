@@ -128,18 +128,26 @@ constexpr std::size_t kBaseline = 2;  // 1F1B in table 4
 
 constexpr int kPaperSteps = 4;  // one behind the other
 
+RunSpec mixed_precision(const char* model, const std::string& machine) {
+  RunSpec spec;
+  spec.model = model;
+  spec.machine = machine;
+  spec.precision = "bf16";
+  spec.optimizer = "adamw";
+  return spec;
+}
+
 Setting zero_bubble(const ZeroBubbleModel& m, std::uint32_t micro_batches, const char* schedule,
                     int steps = kPaperSteps) {
-  return {.cluster = fmt::format("dgx-a100:{}", (m.devices + 7) / 8),
-          .work = {.model = "gpt2",
-                   .settings = fmt::format("layers={},width={},heads={},sequence=1024,positions=1024,vocabulary=50304,"
-                                           "tied=0,batch={}",
-                                           m.layers, m.width, m.heads, m.micro_batch)},
-          .run = {.parallel = {.stages = m.devices,
-                               .micro_batches = micro_batches,
-                               .pipeline = schedule,
-                               .schedule_options = {.chunks = m.chunks}},
-                  .steps = steps}};
+  Setting s{.spec = mixed_precision("gpt2", fmt::format("dgx-a100:{}", (m.devices + 7) / 8)), .steps = steps};
+  s.spec.settings = fmt::format("layers={},width={},heads={},sequence=1024,positions=1024,vocabulary=50304,tied=0",
+                                m.layers, m.width, m.heads);
+  s.spec.batch = std::int64_t{m.micro_batch} * micro_batches;
+  s.spec.stages = m.devices;
+  s.spec.micro_batches = micro_batches;
+  s.spec.pipeline = schedule;
+  s.spec.chunks = m.chunks;
+  return s;
 }
 
 std::string described(const ZeroBubbleModel& m, std::uint32_t micro_batches) {
@@ -207,12 +215,16 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
   };
   for (const Net& net : {Net{"resnet-50", 128}, Net{"resnet-101", 96}}) {
     for (const std::uint32_t gpus : {4u, 16u, 32u, 48u}) {
-      Setting base{
-          .cluster = fmt::format("p3.8xlarge:{}", gpus / 4),
-          .work = {.model = net.model, .precision = "f32", .optimizer = "sgd", .batch = net.batch * gpus, .blocks = 80},
-          .run = {.parallel = {.replicas = gpus, .reduce = "by-layer"}, .steps = kPaperSteps}};
+      Setting base{.spec = {}, .steps = kPaperSteps};
+      base.spec.model = net.model;
+      base.spec.machine = fmt::format("p3.8xlarge:{}", gpus / 4);
+      base.spec.precision = "f32";
+      base.spec.batch = net.batch * gpus;
+      base.spec.blocks = 80;
+      base.spec.replicas = gpus;
+      base.spec.reduce = "by-layer";
       Setting ours = base;
-      ours.run.parallel.reduce = "first-k";
+      ours.spec.reduce = "first-k";
       all.push_back({std::string(kDataParallel),
                      fmt::format("{}, {} V100: reverse first-k / priorities", net.model, gpus), "x", 1.10, 1.27,
                      [=](Laboratory& lab) { return lab.run(base).step_ms / lab.run(ours).step_ms; },
@@ -231,15 +243,15 @@ void add_out_of_order(std::vector<PublishedFigure>& all) {
         Pipe{"bert-36", "p3.16xlarge:3", 36, 24, 38, 380, 4769},
         Pipe{"bert-48", "p3.16xlarge:4", 48, 32, 40, 320, 4769}}) {
     const auto setting = [&](const char* schedule) {
-      return Setting{
-          .cluster = pipe.cluster,
-          .work = {.model = pipe.model,
-                   .settings = fmt::format("vocabulary={}", pipe.words),
-                   .precision = "f32",
-                   .batch = pipe.batch,
-                   .blocks = pipe.layers + 2},
-          .run = {.parallel = {.stages = pipe.gpus, .micro_batches = pipe.micro_batches, .pipeline = schedule},
-                  .steps = kPaperSteps}};
+      Setting s{.spec = mixed_precision(pipe.model, pipe.cluster), .steps = kPaperSteps};
+      s.spec.settings = fmt::format("vocabulary={}", pipe.words);
+      s.spec.precision = "f32";
+      s.spec.batch = pipe.batch;
+      s.spec.blocks = pipe.layers + 2;
+      s.spec.stages = pipe.gpus;
+      s.spec.micro_batches = pipe.micro_batches;
+      s.spec.pipeline = schedule;
+      return s;
     };
     for (const auto& [ours, name] :
          {std::pair{"fast-forward", "fast-forwarding"}, std::pair{"modulo", "fast-forwarding, modulo allocation"}})
@@ -275,9 +287,9 @@ void add_overlap(std::vector<PublishedFigure>& all) {
                  1.40, 1.40, [](Laboratory&) { return slowdown_beside_ring("dgx-a100", 4, {.ns = 1'000'000}); },
                  kKernelNote});
   for (const auto& [cluster, gpu] : {std::pair{"dgx-a100", "A100"}, std::pair{"dgx-h100", "H100"}}) {
-    const Setting s{.cluster = cluster,
-                    .work = {.model = "gpt3-medium", .batch = 16},
-                    .run = {.parallel = {.replicas = 4, .reduce = "buckets"}, .steps = kPaperSteps}};
+    Setting s{.spec = mixed_precision("gpt3-medium", cluster), .steps = kPaperSteps};
+    s.spec.batch = 16;
+    s.spec.replicas = 4;
     Setting apart = s;
     apart.overlap_slows = false;
     all.push_back({std::string(kOverlap),

@@ -4,6 +4,10 @@
 #include <limits>
 
 #include "base/error.h"
+#include "plan/compile.h"
+#include "run/field.h"
+#include "train/planner.h"
+#include "train/run_options.h"
 
 namespace overtake {
 namespace {
@@ -11,19 +15,13 @@ namespace {
 // Collectives of more ranks go as one flow each, which takes a few percent off the accuracy and most of the time.
 constexpr std::uint32_t kMostRanksStepByStep = 8;
 
-constexpr std::int64_t kChunkBytes = 4 << 20;  // as `overtake simulate` has it
-
 Cluster cluster_of(const std::string& name_or_text) {
   return name_or_text.find('\n') == std::string::npos ? load_cluster(name_or_text)
                                                       : parse_cluster(name_or_text, "validate");
 }
 
 std::string key_of(const Setting& s) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.cluster, s.work.model, s.work.settings,
-                     s.work.precision, s.work.optimizer, s.work.batch, s.work.blocks, s.work.recompute,
-                     s.run.parallel.replicas, s.run.parallel.stages, s.run.parallel.micro_batches,
-                     s.run.parallel.pipeline, s.run.parallel.schedule_options.chunks,
-                     s.run.parallel.schedule_options.group, s.run.parallel.reduce, s.run.steps, s.overlap_slows);
+  return fmt::format("{}|{}|{}", json_of(s.spec).dump(), s.steps, s.overlap_slows);
 }
 
 // On every device a member of an all-reduce, and a task that begins when that is well under way.
@@ -80,15 +78,17 @@ double ms_of(const Trace& trace, TaskId task) {
 }
 
 Measured measured(const Setting& setting) {
-  Machine machine = described_machine(cluster_of(setting.cluster));
-  machine.options = {.chunk_bytes = kChunkBytes,
-                     .is_fluid = setting.run.parallel.replicas > kMostRanksStepByStep,
-                     .overlap_slows = setting.overlap_slows};
-  const Workload work = model_workload(setting.work, setting.run, machine);
-  const SimulatedRun run = simulate_run(work, setting.run, machine);
+  Machine machine = machine_of(setting.spec, setting.steps);
+  machine.memory.clear();  // publications say what fits
+  machine.options.is_fluid = setting.spec.replicas > kMostRanksStepByStep;
+  machine.options.overlap_slows = setting.overlap_slows;
+  PassRunner runner;
+  const RunSpec spec = completed_for(setting.spec, machine, available_cores());
+  const Program program = compile(load_start(spec, {}).graph, spec, machine, runner);
+  const SimulatedRun run(simulated_step(program));
   OVERTAKE_CHECK(run.step.result.is_finished, "{} does not end", run.name);
   Measured out{.step_ms = run.step_ms()};
-  out.samples_per_s = 1e3 * static_cast<double>(work.samples) / out.step_ms;
+  out.samples_per_s = 1e3 * static_cast<double>(spec.batch) / out.step_ms;
   for (const DeviceTime& t : run.times)
     out.busy_ms += static_cast<double>(t.busy_ns) * 1e-6 / static_cast<double>(run.times.size());
   out.peak_bytes = static_cast<double>(run.largest_peak().bytes);
@@ -132,12 +132,13 @@ latency = "{} ns"
   const Workload work{
       .blocks = synthetic_blocks(devices * parts, ns(times.forward), ns(times.input_grad), ns(times.weight_grad))};
   machine.options = {.protocol = Protocol::ideal, .overlap_slows = false};
-  const SimulatedRun run = simulate_run(work,
-                                        {.parallel = {.stages = devices,
-                                                      .micro_batches = micro_batches,
-                                                      .pipeline = schedule,
-                                                      .schedule_options = {.chunks = chunks}}},
-                                        machine);
+  RunSpec spec;
+  spec.stages = devices;
+  spec.micro_batches = micro_batches;
+  spec.pipeline = schedule;
+  spec.chunks = chunks;
+  machine.steps = 1;
+  const SimulatedRun run(simulated_step(work, spec, machine));
   std::vector<std::int64_t> first(devices, std::numeric_limits<std::int64_t>::max()), last(devices, 0);
   for (const Span& s : run.trace().spans) {
     const Task& t = run.plan().graph.tasks[s.task];

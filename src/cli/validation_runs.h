@@ -8,15 +8,14 @@
 #include <string>
 
 #include "cli/simulated_runs.h"
-#include "cli/workload.h"
+#include "run/run_spec.h"
 
 namespace overtake {
 
 // A training step of a network on a cluster.
 struct Setting {
-  std::string cluster;
-  WorkloadSpec work;
-  SimulatedSpec run;
+  RunSpec spec;
+  int steps = 4;  // one behind the other
   bool overlap_slows = true;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "machine/cluster.h"
 #include "machine/target.h"
 #include "machine/virtual_link.h"
 
@@ -42,8 +43,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const Target& target() const = 0;
+  virtual DeviceTarget kernels() const = 0;  // in which family of kernels the target belongs
   virtual Precision precision() const = 0;
-  virtual std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) = 0;
+  // See make_null_executor. `memory` is of another executor of this backend; none: memory of its own.
+  virtual std::unique_ptr<Executor> make_executor(std::vector<Plan> plans,
+                                                  std::shared_ptr<PersistentMemory> memory = {}) = 0;
   // The device and libraries, and all else that measured times depend on, in one line.
   virtual std::string identity() const = 0;
   // How many lanes can run at the same time.

@@ -28,6 +28,12 @@ struct FinishedStep {
   std::optional<std::int64_t> idle_ns = {};
 };
 
+// Memory of a device in which everything lies that lives across steps. Executors share it, so it outlives each of them.
+class PersistentMemory {
+ public:
+  virtual ~PersistentMemory() = default;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -60,6 +66,9 @@ class Executor {
   virtual std::vector<std::int64_t> time_lanes(std::size_t program, const std::vector<std::vector<TaskId>>& lanes,
                                                int rounds) = 0;
 
+  // Another executor of plans that have everything that lives across steps at the same offsets may take it over.
+  virtual std::shared_ptr<PersistentMemory> persistent_memory() const = 0;
+
   // Inputs, to be written whole before a step is started, and outputs, to be read while nothing is under way; as they
   // lie in memory.
   virtual std::span<std::byte> bytes(BufferId buffer) = 0;
@@ -72,8 +81,9 @@ class Executor {
   virtual std::string find_non_finite(std::size_t program, const StepArgs& args) = 0;
 };
 
-// All plans must be of one graph and have memory placed; they share one arena and what lives across steps.
-std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans);
+// All plans must be of one graph and have memory placed; they share one arena and what lives across steps. That lies in
+// `memory`, which holds it already; none: in memory of their own, cleared.
+std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory = {});
 
 struct RankGroups;
 struct DeviceGroups;
@@ -83,7 +93,8 @@ struct CpuOptions {
   // For plans that are one device's part of a larger one: where the others are. None: a plan has all its devices here.
   std::shared_ptr<RankGroups> groups = {};
 };
-std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options);
+std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options,
+                                            std::shared_ptr<PersistentMemory> memory = {});
 
 // Cores this process may use.
 unsigned available_cores();

@@ -17,6 +17,7 @@ struct Lane {
   std::uint16_t device = 0;
   std::vector<TaskId> tasks;
   bool is_asynchronous = false;
+  bool operator==(const Lane&) const = default;
 };
 
 // A result that lies on the bytes of an operand of the task that writes it: computed in place, or a view.

@@ -227,6 +227,16 @@ std::string describe(const Cluster& cluster) {
   return out;
 }
 
+std::string_view to_string(DeviceTarget target) {
+  switch (target) {
+    case DeviceTarget::gpu:
+      return "gpu";
+    case DeviceTarget::cpu:
+      return "cpu";
+  }
+  return "";
+}
+
 std::string_view to_string(LinkKind kind) {
   switch (kind) {
     case LinkKind::nvlink:

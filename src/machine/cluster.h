@@ -23,8 +23,12 @@ struct CommunicationCost {
   bool operator==(const CommunicationCost&) const = default;
 };
 
+// Whose kernels a step is planned for.
+enum class DeviceTarget : std::uint8_t { gpu, cpu };
+
 struct DeviceType {
   std::string name;
+  DeviceTarget target = DeviceTarget::gpu;
   std::int64_t f32_flops = 0;  // per second, dense; tf32 and bf16 are as f32 where the file says nothing
   std::int64_t tf32_flops = 0;
   std::int64_t bf16_flops = 0;
@@ -154,6 +158,7 @@ std::string_view preset_text(std::string_view name);  // a machine file with its
 
 std::string describe(const Cluster& cluster);  // a few lines for people
 
+std::string_view to_string(DeviceTarget);
 std::string_view to_string(LinkKind);
 std::string_view to_string(ReductionMode);
 std::string_view to_string(Wiring);

@@ -4,10 +4,11 @@
 
 namespace overtake {
 
-std::vector<Field> fields_of(DeviceType& d) {
+std::vector<ClusterField> fields_of(DeviceType& d) {
   const bool is_described = d.profile.empty();  // what is measured needs no description
   CommunicationCost& c = d.communication;
-  return {{"profile", Text{&d.profile}},
+  return {{"target", &d.target},
+          {"profile", Text{&d.profile}},
           {"f32", Integer{&d.f32_flops, Measure::flops}, is_described},
           {"tf32", Integer{&d.tf32_flops, Measure::flops}},
           {"bf16", Integer{&d.bf16_flops, Measure::flops}},
@@ -18,14 +19,14 @@ std::vector<Field> fields_of(DeviceType& d) {
           {"collective_memory_factor", Factor{&c.memory_factor, 0, 100}},
           {"in_network_memory_factor", Factor{&c.in_network_memory_factor, 0, 100}}};
 }
-std::vector<Field> fields_of(MemoryLevel& level, const DeviceType& device) {
+std::vector<ClusterField> fields_of(MemoryLevel& level, const DeviceType& device) {
   const bool is_described = device.profile.empty();
   return {{"name", Text{&level.name}},
           {"capacity", Integer{&level.bytes, Measure::bytes}, is_described},
           {"bandwidth", Integer{&level.bytes_per_s, Measure::bytes_per_s}, is_described}};
 }
-std::vector<Field> fields_of(NodeType& n) { return {{"count", Count{&n.count}}, {"devices", Slots{&n.devices}, true}}; }
-std::vector<Field> fields_of(SwitchType& s) {
+std::vector<ClusterField> fields_of(NodeType& n) { return {{"count", Count{&n.count}}, {"devices", Slots{&n.devices}, true}}; }
+std::vector<ClusterField> fields_of(SwitchType& s) {
   Reduction& r = s.reduction;
   const bool adds = r.mode != ReductionMode::none;
   return {{"count", Count{&s.count}},
@@ -36,7 +37,7 @@ std::vector<Field> fields_of(SwitchType& s) {
           {"fixed_cost", Integer{&r.fixed_ns, Measure::nanoseconds, true}},
           {"efficiency", Factor{&r.efficiency, 1e-3, 1}}};
 }
-std::vector<Field> fields_of(LinkType& l, std::vector<LinkEnds>& pairs) {
+std::vector<ClusterField> fields_of(LinkType& l, std::vector<LinkEnds>& pairs) {
   const bool is_network = l.kind == LinkKind::ethernet || l.kind == LinkKind::infiniband;
   return {{"between", Pairs{&pairs}, true},
           {"kind", &l.kind, true},

@@ -43,9 +43,9 @@ bool is_absent(const FieldPlace& place) {
 }
 
 // "key = value" of every field that is there.
-std::vector<std::string> printed(const std::vector<Field>& fields) {
+std::vector<std::string> printed(const std::vector<ClusterField>& fields) {
   std::vector<std::string> lines;
-  for (const Field& f : fields)
+  for (const ClusterField& f : fields)
     if (!is_absent(f.place))
       lines.push_back(
           fmt::format("{} = {}", f.key, std::visit([](const auto& place) { return print(place); }, f.place)));
@@ -59,7 +59,7 @@ std::string print(const Levels& place) {
   return fmt::format("[{}]", fmt::join(levels, ", "));
 }
 
-void print_section(std::string& out, std::string_view header, const std::vector<Field>& fields) {
+void print_section(std::string& out, std::string_view header, const std::vector<ClusterField>& fields) {
   out += fmt::format("\n{}\n{}\n", header, fmt::join(printed(fields), "\n"));
 }
 

@@ -179,17 +179,17 @@ class Reader {
   template <class Fields>
   void read_keys(const toml::table& table, int line, const std::string& section, const Fields& fields,
                  std::string_view also = "") const {
-    const std::vector<Field> known = fields();
+    const std::vector<ClusterField> known = fields();
     for (const Entry& entry : in_file_order(table)) {
-      if (entry.key == also || std::ranges::find(known, entry.key, &Field::key) != known.end()) continue;
+      if (entry.key == also || std::ranges::find(known, entry.key, &ClusterField::key) != known.end()) continue;
       std::string list;
-      for (const Field& f : known) list += fmt::format("{}{}", list.empty() ? "" : ", ", f.key);
+      for (const ClusterField& f : known) list += fmt::format("{}{}", list.empty() ? "" : ", ", f.key);
       fail(entry.line(), "unknown key in {}: \"{}\"; known are {}", section, entry.key, list);
     }
-    for (const Field& f : known)
+    for (const ClusterField& f : known)
       if (const toml::node* value = table.get(f.key))
         std::visit([&](const auto& place) { read_value(f.key, *value, place); }, f.place);
-    for (const Field& f : fields())
+    for (const ClusterField& f : fields())
       if (f.is_required && !table.contains(f.key))
         fail(line, "{}: missing in {}; add \"{} = ...\"", f.key, section, f.key);
   }

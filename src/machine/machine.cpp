@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/units.h"
+#include "machine/described_costs.h"
 
 namespace overtake {
 namespace {
@@ -22,9 +24,11 @@ constexpr int kStepsInARow = 4;
 
 }  // namespace
 
-Machine described_machine(Cluster cluster) {
+Machine described_machine(Cluster cluster, bool tf32) {
   Machine machine;
   machine.kind = Machine::Kind::described;
+  machine.steps = 0;
+  machine.costs = std::make_shared<DescribedCosts>(cluster, tf32);
   machine.cluster = std::move(cluster);
   machine.topology = make_topology(machine.cluster);
   return machine;
@@ -79,6 +83,15 @@ Machine machine_of_virtual_gpus(std::uint32_t gpus, const VirtualLink& link) {
   machine.options.protocol = Protocol::ideal;
   machine.options.overlap_slows = false;
   return machine;
+}
+
+std::vector<KindCount> kinds_of(const Machine& machine, const std::vector<std::uint32_t>& devices) {
+  if (!machine.has_devices()) return {{.kind = 0, .devices = 1}};
+  std::map<std::uint32_t, std::int64_t> counts;
+  for (const std::uint32_t d : devices) ++counts[machine.topology.vertices[d].type];
+  std::vector<KindCount> kinds;
+  for (const auto& [kind, count] : counts) kinds.push_back({kind, count});
+  return kinds;
 }
 
 }  // namespace overtake

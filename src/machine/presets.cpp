@@ -306,6 +306,7 @@ constexpr std::string_view kCpuHosts = R"(
 name = "cpu-hosts"
 
 [device.cpu]
+target = "cpu"
 f32 = "5.7344 TFLOP/s"
 memory = [{ name = "DDR4", capacity = "256 GB", bandwidth = "160 GB/s" }]
 sms = 32

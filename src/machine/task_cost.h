@@ -11,6 +11,9 @@ struct TaskCost {
   // it. Both 0: not known, taken as bound by arithmetic.
   std::int64_t compute_ns = 0, memory_ns = 0;
   double load = 1;  // the part of the device it needs for its full speed, as in Profile::load
+  // Of a weight gradient, what it and its layer's input gradient take as one task; 0: not known.
+  std::int64_t joint_ns = 0;
+  bool operator==(const TaskCost&) const = default;
 };
 
 }  // namespace overtake

@@ -29,10 +29,10 @@ void freeze(Graph& g, const std::vector<std::string>& prefixes) {
   }
 }
 
-std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces) {
-  if (batch % pieces != 0)
+std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces, bool is_given) {
+  if (is_given && batch % pieces != 0)
     fail_user("`batch {}`: it must be a multiple of {}, which is `dp` x `micro_batches`", batch, pieces);
-  return batch / pieces;
+  return (batch + pieces - 1) / pieces;
 }
 
 Network load_network(const std::string& model, const ImportOptions& options) {
@@ -43,10 +43,11 @@ Network load_network(const std::string& model, const ImportOptions& options) {
   ModelSettings settings = options.settings;
   const auto entry = std::ranges::find(zoo(), model, &ZooEntry::name);
   if (options.pieces > 1 && entry != zoo().end()) {
-    const double batch = settings.has("batch") ? settings.all().at("batch") : entry->defaults.at("batch");
+    const bool is_given = settings.has("batch");
+    const double batch = is_given ? settings.all().at("batch") : entry->defaults.at("batch");
     // What is no number of samples is refused below.
     if (batch >= 1 && batch == std::floor(batch))
-      settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces)));
+      settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces, is_given)));
   }
   return {build_model(model, settings), {}};
 }

@@ -31,8 +31,9 @@ struct ImportOptions {
 // has.
 void freeze(Graph& graph, const std::vector<std::string>& prefixes);
 
-// Samples in one of the pieces; a user error where they would not be as large as one another.
-std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces);
+// Samples in one of the equal pieces of a batch. A batch that the user gave must be a multiple of them, or it is a user
+// error; a network's own is rounded up to the next multiple.
+std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces, bool is_given);
 
 // Whether a model is named by a file.
 bool is_onnx_file(const std::string& model);

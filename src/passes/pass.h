@@ -1,6 +1,6 @@
 #pragma once
-// A pass is a pure function State -> State (Graph -> Graph, or Plan -> Plan) with a name, something it needs to hold
-// before, and something it grants to hold after. One runner runs them all.
+// A pass is a pure function State -> State (Graph -> Graph, Plan -> Plan, or Program -> Program) with a name, something it needs to
+// hold before, and something it grants to hold after. One runner runs them all.
 
 #include <fmt/format.h>
 
@@ -48,6 +48,9 @@ class PassRunner {
   // Runs one pass: checks what it needs, times it, verifies the result and what it grants.
   template <class State>
   State run(const Pass<State>& pass, State state);
+
+  // Leaves out these passes as well.
+  void skip(const std::set<std::string>& names) { options_.skip.insert(names.begin(), names.end()); }
 
   const std::vector<PassRecord>& records() const { return records_; }
 

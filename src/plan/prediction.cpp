@@ -77,7 +77,8 @@ PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<
     out.devices.resize(machine.topology.device_count);
     std::iota(out.devices.begin(), out.devices.end(), 0u);
   }
-  const ClusterJob job = out.job(steps > 0 ? steps : machine.steps);
+  out.steps_in_a_row = steps > 0 ? steps : std::max(1, machine.steps);
+  const ClusterJob job = out.job(out.steps_in_a_row);
   out.result = std::move(simulate(machine.cluster, machine.topology, {&job, 1}, machine.options)[0]);
   return out;
 }

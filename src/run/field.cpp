@@ -160,6 +160,13 @@ RunSpec spec_from_json(const json& all) {
   return spec;
 }
 
+RunSpec deciding_part(const RunSpec& spec) {
+  RunSpec part;
+  for (const Field& field : fields())
+    if (field.decides_plan) std::visit([&](auto member) { part.*member = spec.*member; }, field.member);
+  return part;
+}
+
 std::string identity_of(const RunSpec& spec) {
   std::string text;
   for (const Field& field : fields()) {

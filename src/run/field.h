@@ -29,7 +29,7 @@ enum class AcrossRanks : std::uint8_t {
   own      // each rank has its own
 };
 
-enum class Command : std::uint8_t { train = 1, bench = 2 };
+enum class Command : std::uint8_t { train = 1, bench = 2, plan = 4, simulate = 8 };
 
 struct Bounds {
   double least = 0;
@@ -53,6 +53,7 @@ struct Field {
   Bounds bounds = {};                          // of numbers
   std::vector<std::string_view> choices = {};  // of texts; empty: any
   bool has_own_place = false;  // in a checkpoint: train/checkpoint.h has a member for it, beside the settings
+  bool decides_plan = false;   // a program that was compiled for another value is another one
 
   bool is_of(Command command) const { return (commands & static_cast<std::uint8_t>(command)) != 0; }
 };
@@ -76,6 +77,9 @@ std::string description_of(const Field& field);
 // All that is given, by name; and back.
 nlohmann::json json_of(const RunSpec& spec);
 RunSpec spec_from_json(const nlohmann::json& json);
+
+// The fields that decide a program as they are in `spec`, all others as by default.
+RunSpec deciding_part(const RunSpec& spec);
 
 // What all ranks of a job must have in common, a line for each field.
 std::string identity_of(const RunSpec& spec);

@@ -6,7 +6,11 @@ namespace overtake {
 namespace {
 
 constexpr auto kTrain = static_cast<std::uint8_t>(Command::train);
-constexpr std::uint8_t kBoth = kTrain | static_cast<std::uint8_t>(Command::bench);
+constexpr auto kBench = static_cast<std::uint8_t>(Command::bench);
+constexpr auto kPlan = static_cast<std::uint8_t>(Command::plan);
+constexpr auto kSimulate = static_cast<std::uint8_t>(Command::simulate);
+// Commands that compute something, those that plan it, and all.
+constexpr std::uint8_t kRuns = kTrain | kBench, kPlans = kTrain | kPlan | kSimulate, kAll = kRuns | kPlans;
 constexpr Bounds kAtLeastOne{.least = 1}, kFraction{.most = 1, .is_below_most = true},
     kUpTo1024{.least = 1, .most = 1024}, kDevices{.least = 1, .most = 65535}, kSeconds{.least = 0.1, .most = 1e6};
 
@@ -15,9 +19,17 @@ const std::vector<std::string_view> kOptionalPasses = {"recognise",        "fold
                                                        "fuse_elementwise", "join_projections", "pad_classes",
                                                        "fuse_gradients",   "share_concats",    "group_updates"};
 
+const std::vector<std::string_view> kAlgorithms = {"auto",         "ring",       "tree", "halving-doubling",
+                                                   "hierarchical", "in-network"};
+
 // See Field::has_own_place.
 Field with_own_place(Field field) {
   field.has_own_place = true;
+  return field;
+}
+// See Field::decides_plan.
+Field deciding(Field field) {
+  field.decides_plan = true;
   return field;
 }
 
@@ -28,69 +40,90 @@ std::vector<Field> make_fields() {
   using enum AcrossRanks;
   return {
       // The network and where it starts.
-      with_own_place({"model", &S::model, "a network of the zoo (`overtake models` lists them) or an ONNX file",
-                      another_run, equal, kBoth}),
-      with_own_place(
-          {"set", &S::settings, "settings of the network, for example layers=6,width=512", another_run, equal, kBoth}),
+      deciding(with_own_place({"model", &S::model,
+                               "a network of the zoo (`overtake models` lists them) or an ONNX file", another_run, equal,
+                               kAll})),
+      deciding(with_own_place({"set", &S::settings, "settings of the network, for example layers=6,width=512",
+                               another_run, equal, kAll})),
       {"init", &S::init, "weights to start from (.safetensors, under the names PyTorch gives them)", another_run, equal,
-       kBoth},
+       kRuns},
       {"init_skip", &S::init_skip, "beginnings of names that `init` passes over, for example fc.", another_run, equal,
-       kBoth},
-      {"loss", &S::loss, "of an ONNX file: cross-entropy or mse", another_run, equal, kBoth},
-      {"output", &S::output, "of an ONNX file: which output is trained; default: the first", another_run, equal, kBoth},
-      {"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.", another_run,
-       equal, kBoth},
-      with_own_place(
-          {"batch", &S::batch, "samples per step; default: the network's", another_run, equal, kBoth, kAtLeastOne}),
-      with_own_place({"seed", &S::seed, "of weights, order of samples and dropout", another_run, equal, kBoth}),
+       kRuns},
+      deciding({"loss", &S::loss, "of an ONNX file: cross-entropy or mse", another_run, equal, kAll}),
+      deciding({"output", &S::output, "of an ONNX file: which output is trained; default: the first", another_run,
+                equal, kAll}),
+      deciding({"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.",
+                another_run, equal, kAll}),
+      deciding(with_own_place({"batch", &S::batch,
+                               "samples per step, over all devices; default: the network's own, or the next multiple of "
+                               "the pieces that it is cut into",
+                               another_run, equal, kAll, kAtLeastOne})),
+      with_own_place({"seed", &S::seed, "of weights, order of samples and dropout", another_run, equal, kRuns}),
 
       // How weights are updated.
-      {"lr", &S::lr, "learning rate", another_run, equal, kBoth},
-      {"optimizer", &S::optimizer, "sgd or adamw", another_run, equal, kBoth, {}, {"sgd", "adamw"}},
-      {"momentum", &S::momentum, "of sgd", another_run, equal, kBoth, kFraction},
-      {"nesterov", &S::nesterov, "Nesterov's momentum", another_run, equal, kBoth},
-      {"weight_decay", &S::weight_decay, "as PyTorch's sgd or adamw", another_run, equal, kBoth},
-      {"beta1", &S::beta1, "of adamw: decay of the mean of gradients", another_run, equal, kBoth, kFraction},
-      {"beta2", &S::beta2, "of adamw: decay of the mean of squared gradients", another_run, equal, kBoth, kFraction},
-      {"eps", &S::eps, "of adamw: added to the root of that mean", another_run, equal, kBoth},
-      {"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", another_run, equal, kBoth},
+      {"lr", &S::lr, "learning rate", another_run, equal, kRuns},
+      deciding({"optimizer", &S::optimizer, "sgd or adamw", another_run, equal, kAll, {}, {"sgd", "adamw"}}),
+      deciding({"momentum", &S::momentum, "of sgd", another_run, equal, kAll, kFraction}),
+      deciding({"nesterov", &S::nesterov, "Nesterov's momentum", another_run, equal, kAll}),
+      deciding({"weight_decay", &S::weight_decay, "as PyTorch's sgd or adamw", another_run, equal, kAll}),
+      deciding({"beta1", &S::beta1, "of adamw: decay of the mean of gradients", another_run, equal, kAll, kFraction}),
+      deciding(
+          {"beta2", &S::beta2, "of adamw: decay of the mean of squared gradients", another_run, equal, kAll, kFraction}),
+      deciding({"eps", &S::eps, "of adamw: added to the root of that mean", another_run, equal, kAll}),
+      deciding({"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", another_run, equal,
+                kAll}),
 
-      // Where and how a step runs.
-      {"device", &S::device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)", last_bits, own, kBoth},
-      {"precision", &S::precision,
-       "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32", another_run, equal,
-       kBoth},
-      {"threads", &S::threads, "default: all cores", free, own, kBoth, kUpTo1024},
-      {"parts", &S::parts, "fixed pieces that sums are cut into; default: as many as cores", last_bits, rank_0, kBoth,
-       kUpTo1024},
-      {"memory_cap", &S::memory_cap,
-       "most memory to plan with, for example 2G; default: out of order may take a tenth more than in order", free, own,
-       kBoth},
-      {"plan_seconds", &S::plan_seconds,
-       "most time to search for a schedule; measuring for it takes at most twice as long", free, own, kBoth},
+      // Where a step runs, and what it is planned for.
+      {"device", &S::device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)", last_bits, own, kRuns | kPlan},
+      {"machine", &S::machine,
+       "machine to plan for: a file (docs/machines.md) or a preset, for example dgx-h100:4; default: this one, "
+       "measured; of simulate: h200",
+       free, equal, kPlans},
+      {"devices", &S::devices, "of `machine`, replica by replica, for example 0-3,8; default: the first", free, equal,
+       kPlans},
+      {"algorithm", &S::algorithm, "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
+       "hierarchical, in-network", free, equal, kPlans, {}, kAlgorithms},
+      {"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never", free, equal,
+       kPlans},
+      {"plan", &S::plan, "a plan file to run, by `overtake plan`, instead of planning", free, equal, kRuns},
+      {"trials", &S::trials, "take the plan that is predicted to be the fastest instead of trying the best few for real",
+       free, equal, kRuns | kPlan},
+      deciding({"precision", &S::precision,
+                "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32", another_run,
+                equal, kAll}),
+      {"threads", &S::threads, "default: all cores", free, own, kRuns | kPlan, kUpTo1024},
+      deciding({"parts", &S::parts, "fixed pieces that sums are cut into; default: as many as cores", last_bits, rank_0,
+                kAll, kUpTo1024}),
+      deciding({"memory_cap", &S::memory_cap,
+                "most memory of a device to plan with, for example 2G; default: what it has; of one device, out of order "
+                "may take a tenth more than in order",
+                free, own, kAll}),
+      {"plan_seconds", &S::plan_seconds, "measuring how tasks get on side by side takes at most twice as long", free,
+       own, kRuns | kPlan},
       {"fresh_profile", &S::fresh_profile, "measure the tasks anew instead of using what was measured last time", free,
-       own, kBoth},
-      {"skip_pass",
-       &S::skip_passes,
-       fmt::format("leave out a pass ({}), for experiments", fmt::join(kOptionalPasses, ", ")),
-       last_bits,
-       equal,
-       kBoth,
-       {},
-       kOptionalPasses},
+       own, kRuns | kPlan},
+      deciding({"skip_pass",
+                &S::skip_passes,
+                fmt::format("leave out a pass ({}), for experiments", fmt::join(kOptionalPasses, ", ")),
+                last_bits,
+                equal,
+                kAll,
+                {},
+                kOptionalPasses}),
       {"tuning", &S::tuning, "on GPUs: take a library's first kernel instead of the fastest measured one", last_bits,
-       own, kBoth},
+       own, kRuns | kPlan},
       {"graph", &S::graph, "on GPUs: launch task by task instead of one graph per step, for measuring", free, own,
-       kBoth},
+       kRuns | kPlan},
       {"side_sms", &S::side_sms, "on GPUs: only so many SMs for what runs beside the main lane; default: all", free,
-       own, kBoth},
+       own, kRuns | kPlan},
       {"virtual_gpus", &S::virtual_gpus,
-       "on GPUs: split one into so many, each with SMs of its own, as devices for the step", free, equal, kBoth},
+       "on GPUs: split one into so many, each with SMs of its own, as devices for the step", free, equal,
+       kRuns | kPlan},
       {"virtual_link", &S::virtual_link,
        "bandwidth and latency between virtual GPUs, for example 25GB/s,5us; default: as fast as memory", free, equal,
-       kBoth},
-      {"layouts", &S::layouts, "back to row-major after every layer, for measuring what layouts bring", last_bits,
-       equal, kBoth},
+       kRuns | kPlan},
+      deciding({"layouts", &S::layouts, "back to row-major after every layer, for measuring what layouts bring",
+                last_bits, equal, kAll}),
 
       // What is trained on, and for how long.
       {"data", &S::data,
@@ -103,34 +136,46 @@ std::vector<Field> make_fields() {
       {"lr_schedule", &S::lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]", another_run, equal},
       {"warmup", &S::warmup, "steps of linear warm-up", another_run, equal},
       {"augment", &S::augment, "flip and shift images at random", another_run, equal},
-      {"schedule", &S::schedule, "of one device: in-order, ooo, or auto (whichever measures faster)", free, equal},
+      deciding({"schedule", &S::schedule, "of one device: in-order, ooo, or auto (whichever is faster)", free, equal,
+                kPlans}),
 
       // Several devices.
-      {"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kTrain, kDevices},
-      {"pp", &S::stages, "stages of a pipeline", free, equal, kTrain, kDevices},
-      {"micro_batches", &S::micro_batches,
-       "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal, kBoth, kDevices},
-      {"pipeline", &S::pipeline, "schedule of the pipeline, as `overtake simulate` names them, or search", allowed,
-       equal},
-      {"search_tries", &S::search_tries,
-       "of the pipeline search: schedules to try; default: what takes about two seconds", free, equal, kTrain,
-       kAtLeastOne},
-      {"reduce", &S::reduce,
-       "how replicas bring gradients together: buckets, by-layer, scatter-gather, first-k, or auto (whichever is "
-       "predicted, and then measured, to be the fastest)",
-       free, equal},
-      {"first_k", &S::first_k,
-       "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those of the "
-       "12 after the first 30; default: as predicted and measured to be the fastest",
-       free, equal},
-      {"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal},
-      {"gradient_groups", &S::gradient_groups,
-       "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights are "
-       "then the same to the bit",
-       allowed, equal, kBoth, kDevices},
+      deciding({"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kPlans,
+                kDevices}),
+      deciding({"pp", &S::stages, "stages of a pipeline", free, equal, kPlans, kDevices}),
+      deciding({"micro_batches", &S::micro_batches,
+                "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal, kAll,
+                kDevices}),
+      deciding({"pipeline", &S::pipeline, "schedule of the pipeline, a name of docs/pipelines.md or search", allowed,
+                equal, kPlans}),
+      deciding({"chunks", &S::chunks, "per device, of `pipeline interleaved`", free, equal, kPlans, kDevices}),
+      deciding({"chunk_stages", &S::chunk_stages, "blocks per chunk, of `pipeline modulo`", free, equal, kPlans,
+                kDevices}),
+      deciding({"two_way", &S::two_way, "of `pipeline search`: layers may be on two devices, as dualpipe has them", free,
+                equal, kPlans}),
+      deciding({"search_tries", &S::search_tries,
+                "of searches, for pipelines and for lanes: schedules to try; default: what takes a few seconds", free,
+                equal, kAll, kAtLeastOne}),
+      deciding({"reduce", &S::reduce,
+                "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
+                "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
+                free, equal, kPlans}),
+      deciding({"first_k", &S::first_k,
+                "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those "
+                "of the 12 after the first 30; default: whatever is the fastest",
+                free, equal, kPlans}),
+      deciding({"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal, kPlans}),
+      deciding({"gradient_groups", &S::gradient_groups,
+                "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights "
+                "are then the same to the bit",
+                allowed, equal, kAll, kDevices}),
       {"predict", &S::predict, "say what a step was predicted to take, beside what it took", free, equal},
-      {"sync_batch_norm", &S::sync_batch_norm, "with `dp`: batch norms take their statistics from all replicas",
-       allowed, equal},
+      deciding({"sync_batch_norm", &S::sync_batch_norm, "with `dp`: batch norms take their statistics from all replicas",
+                allowed, equal, kTrain | kPlan}),
+      deciding({"recompute", &S::recompute, "activations are computed again for the gradients instead of kept", free,
+                equal, kPlan | kSimulate}),
+      deciding({"blocks", &S::blocks, "most blocks that a step is divided by; default: as fine as schedules need",
+                free, equal, kPlans, kAtLeastOne}),
       {"time_out", &S::time_out, "seconds after which a process that is silent counts as lost", free, own, kTrain,
        kSeconds},
       {"patience", &S::patience,

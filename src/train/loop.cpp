@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/seconds_since.h"
 #include "run/resume.h"
+#include "train/sample_form.h"
 
 namespace overtake {
 namespace {
@@ -46,18 +47,18 @@ LearningRateSchedule rates_of(const LoopOptions& options, std::uint64_t steps_pe
 
 class Loop {
  public:
-  Loop(Session& session, const LoopOptions& options) : session_(session), options_(options) {
-    data_ = options.opened ? *options.opened : opened_data(options, sample_form_of(session.graph()));
-    sampler_ = sampler_of(options, session.batch());
+  Loop(TrainingRun& run, const LoopOptions& options) : run_(run), options_(options) {
+    data_ = options.opened ? *options.opened : opened_data(options, sample_form_of(run.graph()));
+    sampler_ = sampler_of(options, run.batch());
     per_epoch_ = Sampler(data_.train->size(), sampler_).batches_per_epoch();
     rates_ = rates_of(options, per_epoch_);
     total_ = rates_.total;
-    if (!options.save.empty() && session.is_first()) check_checkpoint_writable(options.save);
+    if (!options.save.empty() && run.is_first()) check_checkpoint_writable(options.save);
     if (!options.resume.empty()) resume();
   }
 
   LoopResult run(const std::function<void(const Progress&)>& report, const std::function<bool()>& is_interrupted) {
-    const std::uint64_t first = session_.steps_done();
+    const std::uint64_t first = run_.steps_done();
     Loader loader = loader_at(first);
     LoopResult result;
     std::vector<double> step_ms;
@@ -66,17 +67,17 @@ class Loop {
     double loss_sum = 0, correct = 0, counted = 0;
     std::uint64_t since_report = 0, done = first;
     for (;;) {
-      if (is_interrupted()) session_.ask_to_stop();
+      if (is_interrupted()) run_.ask_to_stop();
       // Several processes stop after the same step, the one in which all have heard of it.
-      if (!session_.has_ranks()) result.interrupted = result.interrupted || is_interrupted();
+      if (!run_.has_ranks()) result.interrupted = result.interrupted || is_interrupted();
       while (!result.interrupted && may_start(done) && !is_traced(done)) {
         const HostBatch& batch = *loader.next();
-        session_.start_step(batch, rates_.at(session_.steps_done()));
+        run_.start_step(batch, rates_.at(run_.steps_done()));
       }
-      if (session_.steps_done() == done && (result.interrupted || done == total_)) break;
-      StepResult step = session_.steps_done() > done
-                            ? session_.finish_step()
-                            : session_.step_traced(*loader.next(), rates_.at(session_.steps_done()));
+      if (run_.steps_done() == done && (result.interrupted || done == total_)) break;
+      StepResult step = run_.steps_done() > done
+                            ? run_.finish_step()
+                            : run_.step_traced(*loader.next(), rates_.at(run_.steps_done()));
       if (!std::isfinite(step.loss)) fail_not_finite(done);
       ++done;
       result.interrupted = result.interrupted || step.is_asked_to_stop;
@@ -98,7 +99,7 @@ class Loop {
                 .epoch = (done - 1) / per_epoch_ + 1,
                 .loss = loss_sum / static_cast<double>(since_report),
                 .accuracy = has_accuracy() ? correct / std::max(counted, 1.0) : -1,
-                .samples_per_s = rate * static_cast<double>(session_.batch()),
+                .samples_per_s = rate * static_cast<double>(run_.batch()),
                 .seconds_left = static_cast<double>(total_ - done) / rate});
         last_report = Clock::now();
         loss_sum = correct = counted = 0;
@@ -107,11 +108,11 @@ class Loop {
     }
     keep_delayed(result);
     if (options_.after_steps) options_.after_steps();
-    if (!options_.save.empty() && session_.steps_done() > first) save(result.loss);
-    result.steps = session_.steps_done();
+    if (!options_.save.empty() && run_.steps_done() > first) save(result.loss);
+    result.steps = run_.steps_done();
     std::ranges::sort(step_ms);
     if (!step_ms.empty()) result.step_ms = step_ms[step_ms.size() / 2];
-    if (!result.interrupted) result.test = evaluate(session_, *data_.test);
+    if (!result.interrupted) result.test = evaluate(run_, *data_.test);
     return result;
   }
 
@@ -120,23 +121,23 @@ class Loop {
     const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
     return Loader(
         data_.train,
-        {.sampler = sampler_, .augment = augment, .first = session_.first_sample(), .count = session_.own_samples()},
+        {.sampler = sampler_, .augment = augment, .first = run_.first_sample(), .count = run_.own_samples()},
         {step / per_epoch_, step % per_epoch_});
   }
 
   // As many steps as the device takes, but none beyond a checkpoint that is not written yet, nor beside one to be
   // traced.
   bool may_start(std::uint64_t done) const {
-    const std::uint64_t started = session_.steps_done(), under_way = started - done;
+    const std::uint64_t started = run_.steps_done(), under_way = started - done;
     const bool is_before_save = under_way > 0 && options_.save_every != 0 && started % options_.save_every == 0;
     const bool is_before_trace =
         under_way > 0 && options_.keep_traces && started + std::uint64_t{kKeptTraces} >= total_;
-    return started < total_ && under_way < session_.most_under_way() && !is_before_save && !is_before_trace;
+    return started < total_ && under_way < run_.most_under_way() && !is_before_save && !is_before_trace;
   }
 
   // The last steps, where traces are wanted; they run one by one.
   bool is_traced(std::uint64_t done) const {
-    return options_.keep_traces && session_.steps_done() == done && done + std::uint64_t{kKeptTraces} >= total_;
+    return options_.keep_traces && run_.steps_done() == done && done + std::uint64_t{kKeptTraces} >= total_;
   }
 
   bool has_accuracy() const { return data_.train->form().label != LabelForm::targets; }
@@ -151,34 +152,34 @@ class Loop {
 
   // Of ranks also what a step delays when no other follows, or none at once.
   void keep_delayed(LoopResult& result) {
-    if (options_.keep_traces && session_.has_ranks() && !result.traces.empty()) keep(result, session_.settle());
+    if (options_.keep_traces && run_.has_ranks() && !result.traces.empty()) keep(result, run_.settle());
   }
 
   // On the step's own batch: the inputs may hold that of a later step already.
   [[noreturn]] void fail_not_finite(std::uint64_t index) {
     Loader loader = loader_at(index);
-    for (std::uint64_t under_way = session_.steps_done() - index - 1; under_way > 0; --under_way)
-      session_.finish_step();
+    for (std::uint64_t under_way = run_.steps_done() - index - 1; under_way > 0; --under_way)
+      run_.finish_step();
     std::uint64_t step = index + 1;
-    std::string culprit = session_.is_parallel() ? "" : session_.find_non_finite(*loader.next(), index);
-    if (culprit.empty() && !session_.is_parallel() && index > 0 && has_delayed_tasks(session_.plan())) {
+    std::string culprit = run_.is_divided() ? "" : run_.find_non_finite(*loader.next(), index);
+    if (culprit.empty() && !run_.is_divided() && index > 0 && has_delayed_tasks(run_.plan())) {
       // A delayed gradient spoils the loss of the step after its own.
       Loader before = loader_at(index - 1);
-      culprit = session_.find_non_finite(*before.next(), index - 1);
+      culprit = run_.find_non_finite(*before.next(), index - 1);
       step = culprit.empty() ? step : index;
     }
     fail_user(
         "train: a number is not finite at step {}; first made by {}{}; lower `lr`, set `clip_norm`, or look at the "
         "data",
         step,
-        culprit.empty() ? (session_.is_parallel() ? "one of the devices" : "a task that does not make it again")
+        culprit.empty() ? (run_.is_divided() ? "one of the devices" : "a task that does not make it again")
                         : culprit,
         options_.save.empty() ? "" : fmt::format("; checkpoint {} keeps the last good state", options_.save));
   }
 
   void save(float loss) {
     CheckpointState state;
-    state.step = session_.steps_done();
+    state.step = run_.steps_done();
     state.epoch = state.step / per_epoch_;
     state.batch = state.step % per_epoch_;
     state.seed = options_.seed;
@@ -186,23 +187,23 @@ class Loop {
     state.model = options_.model;
     state.model_settings = options_.model_settings;
     state.settings = options_.training_settings;
-    state.settings["parts"] = session_.graph().parts;
-    state.tensors = session_.tensors();
-    if (!session_.is_first()) return;
+    state.settings["parts"] = run_.graph().parts;
+    state.tensors = run_.tensors();
+    if (!run_.is_first()) return;
     check_finite(state.tensors, options_.save);
     save_checkpoint(options_.save, state);
   }
 
   void resume() {
     CheckpointState state;
-    if (session_.is_first()) {
+    if (run_.is_first()) {
       state = load_checkpoint(options_.resume);
       check_same_run(state, options_);
     }
-    session_.restore(state.tensors, state.step, fmt::format("`resume {}`", options_.resume));
+    run_.restore(state.tensors, state.step, fmt::format("`resume {}`", options_.resume));
   }
 
-  Session& session_;
+  TrainingRun& run_;
   const LoopOptions& options_;
   TrainingData data_;
   SamplerOptions sampler_;
@@ -233,33 +234,33 @@ std::vector<std::string> check_same_run(const CheckpointState& state, const Loop
   return compare_with_kept(state.settings, options.training_settings, options.resume);
 }
 
-EvalResult evaluate(Session& session, const Dataset& dataset) {
+EvalResult evaluate(TrainingRun& run, const Dataset& dataset) {
   const auto shared = std::shared_ptr<const Dataset>(&dataset, [](const Dataset*) {});
   // Labels of samples that only fill up the last batch can be left out of the mean; targets cannot.
-  const bool drop_last = dataset.form().label == LabelForm::targets && dataset.size() >= session.batch();
-  Loader loader(shared, {.sampler = {.batch = session.batch(), .shuffle = false, .drop_last = drop_last},
+  const bool drop_last = dataset.form().label == LabelForm::targets && dataset.size() >= run.batch();
+  Loader loader(shared, {.sampler = {.batch = run.batch(), .shuffle = false, .drop_last = drop_last},
                          .augment = {},
                          .end_epoch = 1,
-                         .first = session.first_sample(),
-                         .count = session.own_samples()});
+                         .first = run.first_sample(),
+                         .count = run.own_samples()});
   EvalResult result;
   double loss = 0, correct = 0, counted = 0;
   while (const HostBatch* batch = loader.next()) {
-    const StepResult step = session.evaluate(*batch);
+    const StepResult step = run.evaluate(*batch);
     loss += static_cast<double>(step.loss) * static_cast<double>(step.counted);
     correct += static_cast<double>(step.correct);
     counted += static_cast<double>(step.counted);
-    result.samples += std::min(session.batch(), dataset.size() - result.samples);
+    result.samples += std::min(run.batch(), dataset.size() - result.samples);
   }
   result.loss = counted > 0 ? loss / counted : 0;
   if (dataset.form().label != LabelForm::targets && counted > 0) result.accuracy = correct / counted;
   return result;
 }
 
-LoopResult run_training(Session& session, const LoopOptions& options,
+LoopResult run_training(TrainingRun& run, const LoopOptions& options,
                         const std::function<void(const Progress&)>& report,
                         const std::function<bool()>& is_interrupted) {
-  return Loop(session, options).run(report, is_interrupted);
+  return Loop(run, options).run(report, is_interrupted);
 }
 
 }  // namespace overtake

@@ -11,7 +11,7 @@
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/learning_rate.h"
-#include "train/session.h"
+#include "train/run.h"
 
 namespace overtake {
 
@@ -65,7 +65,7 @@ struct LoopResult {
   std::vector<Trace> traces;
 };
 
-// Before a session is planned, which takes a while: opens the data and finds what is wrong with the options, for a
+// Before a run is planned, which takes a while: opens the data and finds what is wrong with the options, for a
 // model that takes such samples, `batch` in a step.
 void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch);
 
@@ -79,10 +79,10 @@ std::vector<std::string> check_same_run(const CheckpointState& state, const Loop
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and
 // resumed ends with the same bits. A loss that is not finite is a user error that names the first task that made it;
 // the last checkpoint stays as it is.
-LoopResult run_training(Session& session, const LoopOptions& options,
+LoopResult run_training(TrainingRun& run, const LoopOptions& options,
                         const std::function<void(const Progress&)>& report,
                         const std::function<bool()>& is_interrupted);
 
-EvalResult evaluate(Session& session, const Dataset& dataset);
+EvalResult evaluate(TrainingRun& run, const Dataset& dataset);
 
 }  // namespace overtake

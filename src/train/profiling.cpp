@@ -19,7 +19,7 @@
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"
 #include "sim/lane_simulator.h"
-#include "train/planning.h"
+#include "train/initial_values.h"
 #include "train/timing.h"
 
 namespace overtake {
@@ -147,7 +147,7 @@ Profile in_order_profile(Executor& executor, const Graph& graph, double least_ms
 void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend) {
   Profile changed = profile;
   changed.load.assign(graph.tasks.size(), 0.5);  // as if all of them got on well, so that many run side by side
-  const Plan out_of_order = schedule_jointly(graph, changed, {.side_lanes = 1, .seconds = 0});
+  const Plan out_of_order = schedule_jointly(graph, changed, {.side_lanes = 1, .most_tries = 0});
   const auto executor = backend.make_executor({place_memory(schedule_in_order(graph)), place_memory(out_of_order)});
   fill_to_be_timed(*executor);
   const int steps = steps_lasting(kStepsMs / 2, static_cast<double>(profile.in_order_ns) * 1e-6, 2, kMostSteps);

@@ -1,7 +1,12 @@
 #include "train/run_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
+#include "exec/backend.h"
+#include "plan/divide/parallel_options.h"
+#include "plan/divide/workload.h"
 #include "run/resume.h"
 
 namespace overtake {
@@ -14,64 +19,6 @@ ModelSettings settings_of(const RunSpec& spec) {
 }
 
 std::int64_t pieces_of_batch(const RunSpec& spec) { return std::int64_t{spec.replicas} * spec.micro_batches; }
-
-OptimizerSettings optimizer_of(const RunSpec& spec) {
-  if (spec.nesterov && spec.momentum == 0) fail_user("`nesterov`: it needs `momentum` above 0");
-  return {.kind = spec.optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw,
-          .momentum = spec.momentum,
-          .nesterov = spec.nesterov,
-          .weight_decay = spec.weight_decay,
-          .beta1 = spec.beta1,
-          .beta2 = spec.beta2,
-          .eps = spec.eps,
-          .clip_norm = spec.clip_norm};
-}
-
-VirtualLink virtual_link_from(const std::string& text) {
-  const std::size_t comma = text.find(',');
-  const auto bandwidth = parse_quantity(text.substr(0, comma), Measure::bytes_per_s);
-  const auto latency = comma == std::string::npos ? std::optional<std::int64_t>(0)
-                                                  : parse_quantity(text.substr(comma + 1), Measure::nanoseconds);
-  if (!bandwidth || *bandwidth == 0 || !latency)
-    fail_user("`virtual_link {}`: write a bandwidth ({}) and, behind a comma, a latency ({}), for example 25GB/s,5us",
-              text, unit_list(Measure::bytes_per_s), unit_list(Measure::nanoseconds));
-  return {.bytes_per_s = *bandwidth, .latency_ns = *latency};
-}
-
-BackendOptions backend_options(const RunSpec& spec) {
-  const bool is_gpu = spec.device.starts_with("cuda");
-  if (spec.side_sms > 0 && !is_gpu) fail_user("`side_sms`: only GPUs have SMs; use it with `device cuda`");
-  if (spec.virtual_gpus > 0 && !is_gpu) fail_user("`virtual_gpus`: only GPUs can be split; use it with `device cuda`");
-  if (spec.virtual_gpus > 0 && spec.side_sms > 0)
-    fail_user("`virtual_gpus`: it shares out all SMs, which leaves none for `side_sms`; give one of the two");
-  if (!spec.virtual_link.empty() && spec.virtual_gpus == 0)
-    fail_user("`virtual_link`: it is between virtual GPUs; use it with `virtual_gpus`");
-  BackendOptions backend;
-  if (!spec.precision.empty()) backend.precision = precision_from_string(spec.precision);
-  backend.threads = spec.threads;
-  backend.tune = spec.tuning;
-  backend.use_graph = spec.graph;
-  backend.side_sms = spec.side_sms;
-  backend.virtual_gpus = spec.virtual_gpus;
-  if (!spec.virtual_link.empty()) backend.virtual_link = virtual_link_from(spec.virtual_link);
-  return backend;
-}
-
-ParallelOptions parallel_options(const RunSpec& spec) {
-  ParallelOptions parallel{.replicas = spec.replicas,
-                           .stages = spec.stages,
-                           .micro_batches = spec.micro_batches,
-                           .pipeline = spec.pipeline,
-                           .reduce = spec.reduce,
-                           .bucket_bytes = parse_bytes(spec.bucket, "`bucket`"),
-                           .groups = spec.gradient_groups,
-                           .predict = spec.predict,
-                           .sync_batch_norm = spec.sync_batch_norm};
-  if (spec.search_tries > 0) parallel.search_tries = spec.search_tries;
-  if (!spec.first_k.empty()) parallel.first_k = first_k_from_string(spec.first_k);
-  check(parallel);
-  return parallel;
-}
 
 }  // namespace
 
@@ -100,31 +47,25 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
 }
 
 std::int64_t whole_batch(const RunSpec& spec, const Graph& graph) {
-  for (const Buffer& b : graph.buffers)
-    if (b.role == Role::input) return b.shape[0] * pieces_of_batch(spec);
-  return 0;
+  return samples_of(graph) * pieces_of_batch(spec);
 }
 
-SessionOptions session_options(const RunSpec& spec) {
-  SessionOptions o;
-  o.schedule = schedule_from_string(spec.schedule);
-  o.optimizer = optimizer_of(spec);
-  o.device = spec.device;
-  o.backend = backend_options(spec);
-  o.parts = spec.parts;
-  o.seed = spec.seed;
-  if (!spec.memory_cap.empty()) o.memory_cap = static_cast<std::uint64_t>(parse_bytes(spec.memory_cap, "`memory_cap`"));
-  o.plan_seconds = spec.plan_seconds;
-  o.use_kept_profile = !spec.fresh_profile;
-  o.skip_passes = {spec.skip_passes.begin(), spec.skip_passes.end()};
-  o.propagate_layouts = spec.layouts;
-  o.parallel = parallel_options(spec);
-  if (o.parallel.devices() > 1 && o.schedule != ScheduleChoice::automatic)
+void check_spec(const RunSpec& spec) {
+  parallel_options(spec);
+  if (!spec.memory_cap.empty()) parse_bytes(spec.memory_cap, "`memory_cap`");
+  parse_bytes(spec.chunk, "`chunk`");
+  if (spec.nesterov && spec.momentum == 0) fail_user("`nesterov`: it needs `momentum` above 0");
+  constexpr std::string_view kSchedules[] = {"in-order", "ooo", "auto"};
+  if (std::ranges::find(kSchedules, spec.schedule) == std::end(kSchedules))
+    fail_user("`schedule {}`: no such schedule; choose in-order, ooo or auto (of a pipeline: `pipeline`)",
+              spec.schedule);
+  if (spec.replicas * spec.stages > 1 && spec.schedule != "auto")
     fail_user(
         "`schedule {}`: it is for one device; with `dp {}` x `pp {}` the order comes from `pipeline` and `reduce`, so "
         "leave it out",
         spec.schedule, spec.replicas, spec.stages);
-  return o;
+  if (spec.machine.empty() && !spec.devices.empty())
+    fail_user("`devices {}`: they are of a machine; use it with `machine`", spec.devices);
 }
 
 LoopOptions loop_options(const RunSpec& spec) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a RunSpec means: the network and where it starts, the options of a session and those of the training loop.
+// What a RunSpec means: the network and where it starts, and the options of the training loop.
 
 #include <functional>
 #include <string>
@@ -8,7 +8,6 @@
 #include "models/network.h"
 #include "run/run_spec.h"
 #include "train/loop.h"
-#include "train/session.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -27,8 +26,8 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
 // Samples in a step, where `graph` takes a micro-batch.
 std::int64_t whole_batch(const RunSpec& spec, const Graph& graph);
 
-// User errors name the field. Notes, printing and what connects ranks are left to the caller.
-SessionOptions session_options(const RunSpec& spec);
+// User errors that show before anything is opened or measured: fields that contradict one another.
+void check_spec(const RunSpec& spec);
 // What the loop keeps in checkpoints is of a completed spec.
 LoopOptions loop_options(const RunSpec& spec);
 

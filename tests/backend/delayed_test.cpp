@@ -16,7 +16,9 @@
 #include "plan/memory.h"
 #include "random_plan.h"
 #include "test_device.h"
-#include "train/session.h"
+#include "passes/training_passes.h"
+#include "run_setup.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 namespace {
@@ -35,18 +37,17 @@ const LateNetwork kLateNetworks[] = {
 };
 
 // A GPU updates the weights of networks as small as these in one task, which cannot be late: the first layer waits.
-const std::set<std::string> kSkipped = {"group_updates"};
+const std::vector<std::string> kSkipped = {"group_updates"};
 
-SessionOptions options_of(const LateNetwork& n) {
-  SessionOptions options;
-  options.optimizer = n.optimizer;
-  options.schedule = ScheduleChoice::in_order;
-  options.device = test_device();
-  options.backend = test_backend_options(Precision::f32, 2);
-  options.parts = 2;
-  options.seed = kSeed;
-  options.memory_cap = std::uint64_t{1} << 30;
-  options.skip_passes = kSkipped;
+RunSetup options_of(const LateNetwork& n) {
+  RunSetup options;
+  set_optimizer(options.spec, n.optimizer);
+  options.spec.schedule = "in-order";
+  use_test_device(options, Precision::f32, 2);
+  options.spec.parts = 2;
+  options.spec.seed = kSeed;
+  options.spec.memory_cap = "1G";
+  options.spec.skip_passes = kSkipped;
   return options;
 }
 
@@ -70,7 +71,7 @@ void add(Hash64& hash, float x) { hash.add(std::as_bytes(std::span(&x, 1))); }
 
 // Steps on new inputs each, with evaluations, checkpoints and a way back to one of them among them. The hash is of all
 // that could be seen on the way and the weights in the end.
-std::uint64_t history_of(Session& session) {
+std::uint64_t history_of(TrainingRun& session) {
   Hash64 hash;
   std::vector<NamedTensor> saved;
   std::uint64_t saved_at = 0;
@@ -115,20 +116,20 @@ class Delayed : public ::testing::TestWithParam<LateNetwork> {
   Graph forward() const { return build_model(GetParam().name, ModelSettings::parse(GetParam().settings)); }
 };
 
-TEST_P(Delayed, SessionsGoOnAsInOrder) {
-  Session in_order(forward(), options_of(GetParam()));
+TEST_P(Delayed, RunsGoOnAsInOrder) {
+  TrainingRun in_order = run_of(forward(), options_of(GetParam()));
   const std::uint64_t want = history_of(in_order);
-  SessionOptions options = options_of(GetParam());
-  options.own_plan = late_plan;
-  Session late(forward(), options);
+  RunSetup options = options_of(GetParam());
+  options.more.planner.compile.own_order = late_plan;
+  TrainingRun late = run_of(forward(), options);
   EXPECT_GT(delayed_tasks(late.graph()), 4u);
   EXPECT_EQ(history_of(late), want);
-  late.initialise();
+  late.start_anew();
   EXPECT_EQ(history_of(late), want) << "and once more from the start";
 }
 
 Graph training_graph(const LateNetwork& n, Backend& backend) {
-  PassRunner runner({.skip = kSkipped, .print = {}});
+  PassRunner runner({.skip = {kSkipped.begin(), kSkipped.end()}, .print = {}});
   return build_training_graph(build_model(n.name, ModelSettings::parse(n.settings)), backend.target(),
                               {.optimizer = n.optimizer, .parts = 2, .extra = {}}, runner);
 }

@@ -1,4 +1,4 @@
-// Sessions of ranks with a device each that calls NCCL, on a device that computes nothing: every rank plans for itself,
+// Runs of ranks with a device each that calls NCCL, on a device that computes nothing: every rank plans for itself,
 // and what they then call fits together.
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "comm/local/local_group.h"
 #include "exec/transfer_calls.h"
 #include "models/zoo.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -24,19 +24,19 @@ std::vector<Rank> plans_of_ranks(const ParallelOptions& parallel) {
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < worlds.size(); ++r)
     threads.emplace_back([&, r] {
-      SessionOptions o;
-      o.device = "null";
-      o.parts = 1;
-      o.profiles.clear();
-      o.parallel = parallel;
-      o.backend.groups = std::make_shared<RankGroups>();
-      o.backend.groups->world = std::move(worlds[r]);
-      o.backend.device_groups = std::make_shared<DeviceGroups>();
-      o.make_device_group = [&, r](const std::string& channel, int, int, int) -> std::shared_ptr<NcclGroup> {
+      RunSetup o;
+      o.spec.device = "null";
+      o.spec.parts = 1;
+      o.more.place.profiles.clear();
+      set_layout(o.spec, parallel);
+      o.more.place.groups = std::make_shared<RankGroups>();
+      o.more.place.groups->world = std::move(worlds[r]);
+      o.more.place.device_groups = std::make_shared<DeviceGroups>();
+      o.more.place.make_device_group = [&, r](const std::string& channel, int, int, int) -> std::shared_ptr<NcclGroup> {
         ranks[r].connected.push_back(channel);
         return nullptr;
       };
-      Session session(build_model("gpt2", ModelSettings::parse("layers=2,width=32,heads=4,sequence=8,positions=8,"
+      TrainingRun session = run_of(build_model("gpt2", ModelSettings::parse("layers=2,width=32,heads=4,sequence=8,positions=8,"
                                                                "vocabulary=64,batch=2")),
                       o);
       ranks[r].train = session.executor().plan(0);

@@ -8,7 +8,7 @@
 #include "exec/backend.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/planning.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 namespace {

@@ -9,7 +9,7 @@
 #include "models/zoo.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -102,14 +102,14 @@ TEST(Lane, ProgramsOfDifferentLanesTakeTurns) {
 // The whole executor, both schedules, training and evaluation in turn.
 TEST(Lane, ATrainingStepOnTwoLanesHasNoRaces) {
   std::vector<std::uint64_t> hashes;
-  for (const ScheduleChoice schedule : {ScheduleChoice::in_order, ScheduleChoice::ooo}) {
-    SessionOptions options;
-    options.schedule = schedule;
-    options.plan_seconds = 0.5;
-    options.backend.threads = 3;
-    options.parts = 3;
-    options.optimizer.clip_norm = 1;
-    Session session(build_model("cnn", ModelSettings::parse("batch=6,width=4")), options);
+  for (const char* const schedule : {"in-order", "ooo"}) {
+    RunSetup options;
+    options.spec.schedule = schedule;
+    options.spec.plan_seconds = 0.5;
+    options.spec.threads = 3;
+    options.spec.parts = 3;
+    options.spec.clip_norm = 1;
+    TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=6,width=4")), options);
     session.fill_inputs(1);
     for (int i = 0; i < 4; ++i) {
       session.step(0.05f);

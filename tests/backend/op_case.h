@@ -16,7 +16,7 @@
 #include "op_reference_nn.h"
 #include "passes/keep.h"
 #include "test_device.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake::reference {
 
@@ -56,7 +56,7 @@ struct OpCase {
   std::set<std::string> skip = {"recognise", "fuse_elementwise"};       // the op itself is tested, whatever it does
 };
 
-struct RunOptions {
+struct OpOptions {
   unsigned parts = 1;
   bool through_sum = false;
   bool keep = true;  // the prediction, which then has bytes of its own
@@ -161,8 +161,8 @@ inline Values random_values(const OpCase& c, double grid) {
   return values;
 }
 
-// Writes values into a session's inputs and weights; what an input is shifted by is taken off it first, exactly.
-inline void write_values(Session& session, const Values& values) {
+// Writes values into a run's inputs and weights; what an input is shifted by is taken off it first, exactly.
+inline void write_values(TrainingRun& session, const Values& values) {
   const Graph& g = session.graph();
   std::mt19937 random(99);
   for (const BufferId b : given_buffers(g)) {
@@ -182,23 +182,21 @@ inline void write_values(Session& session, const Values& values) {
   }
 }
 
-inline SessionOptions session_options(const RunOptions& options, const std::string& kept,
-                                      const std::set<std::string>& skip = OpCase{}.skip) {
-  SessionOptions session;
-  session.schedule = ScheduleChoice::in_order;
-  session.device = test_device();
-  session.backend = test_backend_options(options.bf16 ? Precision::bf16 : Precision::f32, 2);
-  session.parts = options.parts;
-  session.skip_passes = skip;
-  session.extra_passes = {keep_gradients()};
-  if (options.keep)
-    session.extra_passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
-  return session;
+inline RunSetup setup_of(const OpOptions& options, const std::string& kept,
+                         const std::set<std::string>& skip = OpCase{}.skip) {
+  RunSetup setup = in_order_setup();
+  use_test_device(setup, options.bf16 ? Precision::bf16 : Precision::f32, 2);
+  setup.spec.parts = options.parts;
+  setup.spec.skip_passes = {skip.begin(), skip.end()};
+  std::vector<Pass<Graph>>& passes = setup.more.planner.compile.extra_passes;
+  passes = {keep_gradients()};
+  if (options.keep) passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
+  return setup;
 }
 
-inline OpRun run_case(const OpCase& c, const Values& values, const RunOptions& options) {
+inline OpRun run_case(const OpCase& c, const Values& values, const OpOptions& options) {
   BuiltCase built = build_case(c, options.through_sum);
-  Session session(std::move(built.graph), session_options(options, built.prediction, c.skip));
+  TrainingRun session = run_of(std::move(built.graph), setup_of(options, built.prediction, c.skip));
   write_values(session, values);
   OpRun run;
   run.loss = static_cast<double>(session.step(0.0f).loss);
@@ -277,12 +275,12 @@ inline void expect_gradients(const OpRun& run, const std::map<std::string, std::
   }
 }
 
-inline void check_runs(const OpCase& c, const Values& values, const std::vector<RunOptions>& runs, double tolerance) {
+inline void check_runs(const OpCase& c, const Values& values, const std::vector<OpOptions>& runs, double tolerance) {
   const auto want = finite_differences(c, values);
   const Tensor prediction = c.predict(values);
   const double loss = loss_of(c, values);
   std::map<std::pair<unsigned, bool>, OpRun> kept;  // by parts and through_sum
-  for (const RunOptions& options : runs) {
+  for (const OpOptions& options : runs) {
     SCOPED_TRACE(::testing::Message() << "parts " << options.parts << (options.through_sum ? ", through a sum" : "")
                                       << (options.keep ? "" : ", prediction not kept")
                                       << (options.bf16 ? ", bf16" : ""));

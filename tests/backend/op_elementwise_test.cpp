@@ -243,9 +243,9 @@ struct DropoutRun {
 DropoutRun run_dropout(const Dims& dims, double p, const Values& values, std::uint64_t seed, int steps) {
   OpCase c{
       .batch = dims[0], .build = [=](OpBuilder& b) { return b.m.dropout(b.arg("x", dims), p, "drop"); }, .predict = {}};
-  SessionOptions options = session_options({.parts = 2}, "drop");
-  options.seed = seed;
-  Session session(build_case(c, false).graph, options);
+  RunSetup options = setup_of({.parts = 2}, "drop");
+  options.spec.seed = seed;
+  TrainingRun session = run_of(build_case(c, false).graph, options);
   write_values(session, values);
   DropoutRun run;
   for (int i = 0; i < steps; ++i) run.loss = static_cast<double>(session.step(0.0f).loss);

@@ -287,7 +287,7 @@ TEST(OpBatchNorm, RunningStatistics) {
   c.build = [=](OpBuilder& b) { return b.m.relu(b.m.batch_norm(b.arg("x", dims), {.momentum = momentum}, "bn")); };
   const Values values = random_values(c, kFloatGrid);
   BuiltCase built = build_case(c, false);
-  Session session(std::move(built.graph), session_options({.parts = 2}, ""));
+  TrainingRun session = run_of(std::move(built.graph), setup_of({.parts = 2}, ""));
   write_values(session, values);
   const Moments m = channel_moments(values.at("x"));
   Moments running{std::vector<double>(5, 0.0), std::vector<double>(5, 1.0), {}};

@@ -61,7 +61,7 @@ TEST(OpCrossEntropy, CountsRowsAndRightOnes) {
   for (const EntropyCase& c : kEntropies) {
     const OpCase op = entropy_case(c);
     const Values values = random_values(op, kFloatGrid);
-    Session session(build_case(op, false).graph, session_options({.parts = 2}, ""));
+    TrainingRun session = run_of(build_case(op, false).graph, setup_of({.parts = 2}, ""));
     write_values(session, values);
     const StepResult got = session.step(0.0f);
     const auto want = cross_entropy(values.at("x"), values.at("labels"), c.options);

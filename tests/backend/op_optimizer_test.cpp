@@ -98,9 +98,9 @@ void check_training(const OptimizerSettings& settings, double rate, double toler
   const OpCase c = network();
   const Values values = random_values(c, kFloatGrid);
   ReferenceTrainer want(c, settings, values);
-  SessionOptions options = session_options({.parts = 2}, "");
-  options.optimizer = settings;
-  Session session(build_case(c, false).graph, options);
+  RunSetup options = setup_of({.parts = 2}, "");
+  set_optimizer(options.spec, settings);
+  TrainingRun session = run_of(build_case(c, false).graph, options);
   write_values(session, values);
   for (int step = 0; step < 5; ++step) {
     const double now = rate / (1 + step);  // a learning rate that changes
@@ -139,12 +139,10 @@ TEST(OpClipping, AGradientThatIsNotFiniteChangesNothing) {
     Model m("op", 2);
     const Value root = m.activation(m.parameter({2, 3}, {}, "zero"), "sqrt");
     m.mean_squared_error(m.add(root, m.parameter({2, 3}, {Init::Kind::ones}, "good")));
-    SessionOptions options;
-    options.schedule = ScheduleChoice::in_order;
-    options.device = test_device();
-    options.backend = test_backend_options(Precision::f32, 1);
-    options.optimizer = {.kind = kind, .clip_norm = 1.0};
-    Session session(std::move(m).finish(), std::move(options));
+    RunSetup options = in_order_setup();
+    use_test_device(options, Precision::f32, 1);
+    set_optimizer(options.spec, {.kind = kind, .clip_norm = 1.0});
+    TrainingRun session = run_of(std::move(m).finish(), std::move(options));
     session.fill_inputs(1);
     const std::uint64_t before = session.weights_hash();
     session.step(0.1f);

@@ -16,7 +16,7 @@
 #include "plan/memory.h"
 #include "random_plan.h"
 #include "test_device.h"
-#include "train/planning.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 namespace {

@@ -1,4 +1,4 @@
-// Sessions that run a plan of the caller's.
+// Runs that have a plan of the caller's.
 
 #include <gtest/gtest.h>
 
@@ -7,24 +7,22 @@
 #include "plan/in_order.h"
 #include "random_plan.h"
 #include "test_device.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
 
-SessionOptions with_plan(std::function<Plan(const Graph&)> plan) {
-  SessionOptions options;
-  options.schedule = ScheduleChoice::in_order;
-  options.own_plan = std::move(plan);
-  options.device = test_device();
-  options.backend = test_backend_options(Precision::f32, 2);
-  options.parts = 2;
-  options.seed = kSeed;
+RunSetup with_plan(std::function<Plan(const Graph&)> plan) {
+  RunSetup options = in_order_setup();
+  options.more.planner.compile.own_order = std::move(plan);
+  use_test_device(options, Precision::f32, 2);
+  options.spec.parts = 2;
+  options.spec.seed = kSeed;
   return options;
 }
 Graph lenet() { return build_model("lenet", ModelSettings::parse("batch=4")); }
 
-std::uint64_t after_three_steps(Session& session) {
+std::uint64_t after_three_steps(TrainingRun& session) {
   for (std::uint64_t i = 0; i < 3; ++i) {
     session.fill_inputs(i);
     session.step(0.05f);
@@ -33,11 +31,11 @@ std::uint64_t after_three_steps(Session& session) {
 }
 
 TEST(OwnPlan, IsRunAndHasTheWeightsOfInOrder) {
-  Session in_order(lenet(), with_plan({}));
+  TrainingRun in_order = run_of(lenet(), with_plan({}));
   std::mt19937 random(1);
-  Session own(lenet(), with_plan([&](const Graph& g) { return random_plan(g, 2, random); }));
+  TrainingRun own = run_of(lenet(), with_plan([&](const Graph& g) { return random_plan(g, 2, random); }));
   EXPECT_EQ(own.plan().schedule, "random");
-  EXPECT_EQ(own.planned().candidates.at(0).name, "own");
+  EXPECT_EQ(own.program().choice().name, "random");
   EXPECT_EQ(after_three_steps(own), after_three_steps(in_order));
 }
 
@@ -47,16 +45,16 @@ TEST(OwnPlan, IsRefusedWhereItCannotRun) {
     plan.lanes[0].tasks.pop_back();
     return plan;
   };
-  EXPECT_THROW(Session(lenet(), with_plan(leaves_out)), InternalError);
+  EXPECT_THROW(run_of(lenet(), with_plan(leaves_out)), InternalError);
   const auto backwards = [](const Graph& g) {
     Plan plan = schedule_in_order(g);
     std::ranges::reverse(plan.lanes[0].tasks);
     return plan;
   };
-  EXPECT_THROW(Session(lenet(), with_plan(backwards)), InternalError);
-  SessionOptions in_pieces = with_plan(schedule_in_order);
-  in_pieces.parallel.micro_batches = 2;
-  EXPECT_THROW(Session(lenet(), in_pieces), UserError) << "it is for one device";
+  EXPECT_THROW(run_of(lenet(), with_plan(backwards)), InternalError);
+  RunSetup in_pieces = with_plan(schedule_in_order);
+  in_pieces.spec.micro_batches = 2;
+  EXPECT_THROW(run_of(lenet(), in_pieces), UserError) << "it is for one device";
 }
 
 }  // namespace

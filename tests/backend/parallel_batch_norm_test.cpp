@@ -52,16 +52,17 @@ TEST(SyncBatchNorm, AgreesWithOneBatch) {
 
 // Of a deep network, in the first step, as long as nothing has drifted apart.
 TEST(SyncBatchNorm, TheFirstStepAgreesClosely) {
-  const auto one_step = [](Session& s) { return train(s, sample_form_of(graph_of(small_resnet(4))), 1); };
-  Session one(graph_of(small_resnet(8)), options_of(small_resnet(8), {})),
-      two(graph_of(small_resnet(4)), options_of(small_resnet(4), {.replicas = 2, .sync_batch_norm = true}));
+  const auto one_step = [](TrainingRun& s) { return train(s, sample_form_of(graph_of(small_resnet(4))), 1); };
+  TrainingRun one = run_of(graph_of(small_resnet(8)), options_of(small_resnet(8), {}));
+  TrainingRun two =
+      run_of(graph_of(small_resnet(4)), options_of(small_resnet(4), {.replicas = 2, .sync_batch_norm = true}));
   const Outcome want = one_step(one), got = one_step(two);
   EXPECT_NEAR(want.losses[0], got.losses[0], 2e-6f * want.losses[0]);
   expect_close(want, got, 2e-5);
 }
 
 // The running statistics of a process.
-std::vector<std::byte> states_of(Session& s) {
+std::vector<std::byte> states_of(TrainingRun& s) {
   std::vector<std::byte> all;
   for (const Parameter& p : s.graph().parameters) {
     const Buffer& b = s.graph().buffers[p.buffer];
@@ -81,7 +82,7 @@ TEST(SyncBatchNorm, ProcessesDoAsOneDoes) {
           .replicas = 3, .micro_batches = 2, .reduce = reduce, .first_k = FirstK{2}, .sync_batch_norm = true};
       const Outcome here = in_one_process(c, parallel);
       std::vector<std::vector<std::byte>> states(3);
-      const auto ranks = on_all_ranks(graph_of(c), options_of(c, parallel), [&](Session& s) {
+      const auto ranks = on_all_ranks(graph_of(c), options_of(c, parallel), [&](TrainingRun& s) {
         Outcome out = train(s, sample_form_of(graph_of(c)));
         states[static_cast<std::size_t>(s.first_sample() / s.own_samples())] = states_of(s);
         return out;

@@ -8,7 +8,7 @@
 
 #include "comm/local/local_group.h"
 #include "models/zoo.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 
@@ -43,15 +43,15 @@ inline Case small_gpt() {
           {.kind = OptimizerSettings::Kind::adamw}};
 }
 
-inline SessionOptions options_of(const Case& c, const ParallelOptions& parallel) {
-  SessionOptions o;
-  o.optimizer = c.optimizer;
-  o.schedule = ScheduleChoice::in_order;
-  o.backend.threads = 1;
-  o.parts = 2;
-  o.seed = 5;
-  o.profiles.clear();
-  o.parallel = parallel;
+inline RunSetup options_of(const Case& c, const ParallelOptions& parallel) {
+  RunSetup o;
+  set_optimizer(o.spec, c.optimizer);
+  o.spec.schedule = "in-order";
+  o.spec.threads = 1;
+  o.spec.parts = 2;
+  o.spec.seed = 5;
+  o.more.place.profiles.clear();
+  set_layout(o.spec, parallel);
   return o;
 }
 
@@ -62,7 +62,7 @@ inline Graph graph_of(const Case& c) {
 }
 
 // Random samples of the whole batch, of which a process gets its own.
-inline HostBatch batch_for(const SampleForm& form, const Session& session, std::size_t step) {
+inline HostBatch batch_for(const SampleForm& form, const TrainingRun& session, std::size_t step) {
   HostBatch batch;
   batch.samples = session.own_samples();
   const auto fill = [&](auto& to, std::int64_t each, auto value) {
@@ -82,9 +82,11 @@ inline HostBatch batch_for(const SampleForm& form, const Session& session, std::
   return batch;
 }
 
-inline Outcome train(Session& session, const SampleForm& form, std::size_t steps = kSteps) {
+inline Outcome train(TrainingRun& session, const SampleForm& form, std::size_t steps = kSteps) {
   Outcome out;
-  out.chosen = session.parallel();
+  const PlanChoice& choice = session.program().choice();
+  out.chosen = {.pipeline = choice.schedule.name, .reduce = choice.reduce};
+  if (choice.reduce == "first-k") out.chosen.first_k = choice.first_k;
   for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(session.step(batch_for(form, session, i), 0.05f).loss);
   out.evaluated = session.evaluate(batch_for(form, session, 99)).loss;
   out.hash = session.weights_hash();
@@ -93,24 +95,24 @@ inline Outcome train(Session& session, const SampleForm& form, std::size_t steps
 }
 
 inline Outcome in_one_process(const Case& c, const ParallelOptions& parallel) {
-  Session session(graph_of(c), options_of(c, parallel));
+  TrainingRun session = run_of(graph_of(c), options_of(c, parallel));
   return train(session, sample_form_of(graph_of(c)));
 }
 
 // What each rank says.
 template <class Body>
-std::vector<Outcome> on_all_ranks(const Graph& graph, const SessionOptions& options, const Body& body) {
-  auto worlds = make_local_groups(static_cast<int>(options.parallel.devices()));
+std::vector<Outcome> on_all_ranks(const Graph& graph, const RunSetup& options, const Body& body) {
+  auto worlds = make_local_groups(static_cast<int>(options.spec.replicas * options.spec.stages));
   std::vector<Outcome> outcomes(worlds.size());
   std::vector<std::string> errors(worlds.size());
   std::vector<std::thread> ranks;
   for (std::size_t r = 0; r < worlds.size(); ++r)
     ranks.emplace_back([&, r] {
       try {
-        SessionOptions o = options;
-        o.backend.groups = std::make_shared<RankGroups>();
-        o.backend.groups->world = std::move(worlds[r]);
-        Session session(graph, o);
+        RunSetup o = options;
+        o.more.place.groups = std::make_shared<RankGroups>();
+        o.more.place.groups->world = std::move(worlds[r]);
+        TrainingRun session = run_of(graph, o);
         outcomes[r] = body(session);
       } catch (const std::exception& e) {
         errors[r] = e.what();
@@ -132,7 +134,7 @@ Outcome on_ranks(const Case& c, const ParallelOptions& parallel, const Body& bod
   return on_all_ranks(graph_of(c), options_of(c, parallel), body)[0];
 }
 inline Outcome on_ranks(const Case& c, const ParallelOptions& parallel) {
-  return on_ranks(c, parallel, [&](Session& s) { return train(s, sample_form_of(graph_of(c))); });
+  return on_ranks(c, parallel, [&](TrainingRun& s) { return train(s, sample_form_of(graph_of(c))); });
 }
 
 inline void expect_same(const Outcome& a, const Outcome& b) {

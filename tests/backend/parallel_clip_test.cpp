@@ -89,7 +89,7 @@ TEST(ParallelClipping, AGradientThatIsNotFiniteChangesNothing) {
   const Graph graph = std::move(m).finish();
   Case c;
   c.optimizer = {.weight_decay = 0.1, .clip_norm = 1};
-  const auto body = [](Session& s) {
+  const auto body = [](TrainingRun& s) {
     Outcome out;
     s.fill_inputs(1);
     const std::uint64_t before = s.weights_hash();
@@ -101,7 +101,7 @@ TEST(ParallelClipping, AGradientThatIsNotFiniteChangesNothing) {
        {ParallelOptions{.stages = 2, .micro_batches = 2}, ParallelOptions{.replicas = 2, .reduce = "by-layer"}}) {
     for (const Outcome& out : on_all_ranks(graph, options_of(c, parallel), body))
       EXPECT_TRUE(std::isnan(out.losses[0]));
-    Session alone(graph, options_of(c, parallel));
+    TrainingRun alone = run_of(graph, options_of(c, parallel));
     EXPECT_TRUE(std::isnan(body(alone).losses[0]));
   }
 }

@@ -81,8 +81,8 @@ TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
   const SampleForm form = sample_form_of(graph_of(c));
   const Outcome undisturbed = in_one_process(c, {.micro_batches = 4});
   const ParallelOptions pipeline{.stages = 2, .micro_batches = 4};
-  const Outcome half = on_ranks(c, pipeline, [&](Session& s) { return train(s, form, 2); });
-  const auto go_on = [&](Session& s) {
+  const Outcome half = on_ranks(c, pipeline, [&](TrainingRun& s) { return train(s, form, 2); });
+  const auto go_on = [&](TrainingRun& s) {
     s.restore(s.is_first() ? half.tensors : std::vector<NamedTensor>{}, 2, "half");
     Outcome out;
     for (std::size_t i = 2; i < kSteps; ++i) out.losses.push_back(s.step(batch_for(form, s, i), 0.05f).loss);
@@ -90,7 +90,7 @@ TEST(Parallel, TakesUpWhatAnotherLayoutLeft) {
     return out;
   };
   EXPECT_EQ(undisturbed.hash, on_ranks(c, {.replicas = 4}, go_on).hash);
-  Session alone(graph_of(c), options_of(c, {.micro_batches = 4}));
+  TrainingRun alone = run_of(graph_of(c), options_of(c, {.micro_batches = 4}));
   EXPECT_EQ(undisturbed.hash, go_on(alone).hash);
 }
 
@@ -100,7 +100,7 @@ TEST(Parallel, StepsUnderWayHaveTheLossesOfTheirOwn) {
   const SampleForm form = sample_form_of(graph_of(c));
   const ParallelOptions parallel{.replicas = 2, .stages = 2, .reduce = "by-layer"};
   const Outcome one_by_one = on_ranks(c, parallel);
-  const Outcome under_way = on_ranks(c, parallel, [&](Session& s) {
+  const Outcome under_way = on_ranks(c, parallel, [&](TrainingRun& s) {
     EXPECT_EQ(s.most_under_way(), 2u);
     Outcome out;
     for (std::size_t i = 0; i < kSteps; ++i) {
@@ -125,13 +125,13 @@ TEST(Parallel, WeightsAreReadTogether) {
   for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
     SCOPED_TRACE(reduce);
     const ParallelOptions parallel{.replicas = 2, .reduce = reduce, .first_k = FirstK{1}};
-    const auto hash = [&](Session& s) {
+    const auto hash = [&](TrainingRun& s) {
       Outcome out;
       s.step(batch_for(form, s, 0), 0.05f);
       out.hash = s.weights_hash();
       return out;
     };
-    Session alone(graph_of(c), options_of(c, {.micro_batches = 2, .groups = 2}));
+    TrainingRun alone = run_of(graph_of(c), options_of(c, {.micro_batches = 2, .groups = 2}));
     EXPECT_EQ(on_ranks(c, parallel, hash).hash, hash(alone).hash);
   }
 }
@@ -141,7 +141,7 @@ TEST(Parallel, ALossBetweenStepsIsNoticed) {
   const Case c = small_cnn();
   std::promise<void> has_stepped;
   std::string text;
-  on_ranks(c, {.replicas = 2, .reduce = "by-layer"}, [&](Session& s) {
+  on_ranks(c, {.replicas = 2, .reduce = "by-layer"}, [&](TrainingRun& s) {
     if (!s.is_first()) {
       has_stepped.get_future().wait();
       return Outcome{};

@@ -9,7 +9,7 @@
 
 #include "passes/keep.h"
 #include "recognise_parts.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -46,14 +46,13 @@ std::vector<float> numbers_of(Executor& executor, BufferId b) {
 }
 
 Trained trained(const Case& c, bool with_pass) {
-  SessionOptions options;
-  options.schedule = ScheduleChoice::in_order;
-  options.backend.threads = 2;
-  options.seed = 5;
-  options.skip_passes = {"fuse_elementwise"};  // makes one task of formulas that are not recognised, too
-  if (!with_pass) options.skip_passes.insert("recognise");
-  options.extra_passes = {keep_gradients()};
-  Session session(graph_of(c), options);
+  RunSetup options = in_order_setup();
+  options.spec.threads = 2;
+  options.spec.seed = 5;
+  options.spec.skip_passes = {"fuse_elementwise"};  // makes one task of formulas that are not recognised, too
+  if (!with_pass) options.spec.skip_passes.push_back("recognise");
+  options.more.planner.compile.extra_passes = {keep_gradients()};
+  TrainingRun session = run_of(graph_of(c), options);
   session.fill_inputs(9);
   Trained r;
   r.evaluated = static_cast<double>(session.evaluate().loss);

@@ -146,6 +146,7 @@ class SlowExecutor final : public Executor {
   FinishedStep finish() override { return null_->finish(); }
   std::size_t most_under_way() const override { return 1; }
   Trace settle() override { return {}; }
+  std::shared_ptr<PersistentMemory> persistent_memory() const override { return null_->persistent_memory(); }
   Trace run_traced(std::size_t program, const StepArgs& args) override {
     Trace trace = null_->run_traced(program, args);
     for (Span& s : trace.spans) s.end_ns = s.begin_ns + ns_of(s.task) + 7;
@@ -173,8 +174,9 @@ class SmallBackend final : public Backend {
  public:
   explicit SmallBackend(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
   const Target& target() const override { return null_->target(); }
+  DeviceTarget kernels() const override { return null_->kernels(); }
   Precision precision() const override { return Precision::f32; }
-  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory>) override {
     devices = plans[0].lanes.size();
     return std::make_unique<SlowExecutor>(std::move(plans));
   }

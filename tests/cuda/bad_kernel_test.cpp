@@ -14,8 +14,8 @@
 #include "one_member_plan.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/planning.h"
-#include "train/session.h"
+#include "train/initial_values.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -33,10 +33,10 @@ constexpr int kFailed = 7;
 }
 
 void train_beside_a_bad_kernel() {
-  SessionOptions options;
-  options.device = "cuda";
+  RunSetup options;
+  options.spec.device = "cuda";
   options.backend = {.tune = false, .tuning_file = "", .note = {}};
-  Session session(build_model("cnn", ModelSettings::parse("batch=4")), options);
+  TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4")), options);
   session.fill_inputs(1);
   for (int i = 0; i < 3; ++i) session.step(0.01f);
   launch_bad_kernel();

@@ -16,17 +16,17 @@
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
 
-SessionOptions on_gpu(Precision precision = Precision::bf16) {
-  SessionOptions options;
-  options.device = "cuda";
-  options.schedule = ScheduleChoice::in_order;
+RunSetup on_gpu(Precision precision = Precision::bf16) {
+  RunSetup options;
+  options.spec.device = "cuda";
+  options.spec.schedule = "in-order";
   options.backend = {.precision = precision, .tune = false, .tuning_file = "", .note = {}};
-  options.optimizer = {.momentum = 0.9};
+  set_optimizer(options.spec, {.momentum = 0.9});
   return options;
 }
 
@@ -36,7 +36,7 @@ Graph model(const std::string& name, const std::string& settings) {
 
 TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
   OVERTAKE_NEEDS_GPU();
-  Session one(model("cnn", "batch=8"), on_gpu()), many(model("cnn", "batch=8"), on_gpu());
+  TrainingRun one = run_of(model("cnn", "batch=8"), on_gpu()), many(model("cnn", "batch=8"), on_gpu());
   ASSERT_EQ(many.most_under_way(), 2u);
   std::vector<float> a, b;
   const auto finish = [&](bool has_one_before) {
@@ -61,11 +61,11 @@ TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
 
 TEST(CudaExecutor, WithoutAGraphTheBitsAreTheSame) {
   OVERTAKE_NEEDS_GPU();
-  SessionOptions plain = on_gpu();
-  plain.backend.use_graph = false;
-  Session graph(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
+  RunSetup plain = on_gpu();
+  plain.spec.graph = false;
+  TrainingRun graph = run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
       launches(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
-  for (Session* s : {&graph, &launches}) {
+  for (TrainingRun* s : {&graph, &launches}) {
     s->fill_inputs(1);
     for (int i = 0; i < 5; ++i) s->step(0.05f);
   }
@@ -79,9 +79,9 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
     SCOPED_TRACE(name);
     const std::string settings =
         std::string(name) == "densenet-121" ? "batch=8,image=64,classes=10" : "batch=8,image=107,classes=10";
-    SessionOptions copying = on_gpu(Precision::f32);
-    copying.skip_passes = {"share_concats"};
-    Session in_place(model(name, settings), on_gpu(Precision::f32)), by_copies(model(name, settings), copying);
+    RunSetup copying = on_gpu(Precision::f32);
+    copying.spec.skip_passes = {"share_concats"};
+    TrainingRun in_place = run_of(model(name, settings), on_gpu(Precision::f32)), by_copies(model(name, settings), copying);
     std::size_t parts = 0, copied = 0;
     const Graph& g = in_place.graph();
     for (const Task& t : g.tasks) {
@@ -109,7 +109,7 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
 TEST(CudaExecutor, ATracedStepHasASpanForEveryTask) {
   OVERTAKE_NEEDS_GPU();
   for (const bool is_first : {true, false}) {
-    Session session(model("lenet", "batch=4"), on_gpu());
+    TrainingRun session = run_of(model("lenet", "batch=4"), on_gpu());
     session.fill_inputs(1);
     if (!is_first) session.step(0.01f);
     const Trace trace = session.step_traced(0.01f).trace;
@@ -128,7 +128,7 @@ TEST(CudaExecutor, ATracedStepHasASpanForEveryTask) {
 
 TEST(CudaExecutor, BadLabelsAreTheUsersError) {
   OVERTAKE_NEEDS_GPU();
-  Session session(model("lenet", "batch=4"), on_gpu());
+  TrainingRun session = run_of(model("lenet", "batch=4"), on_gpu());
   for (const int bad_step : {0, 3}) {
     session.fill_inputs(1);
     for (int i = 0; i < bad_step; ++i) session.step(0.01f);
@@ -151,7 +151,7 @@ TEST(CudaExecutor, BadLabelsAreTheUsersError) {
 TEST(CudaExecutor, TooLargeAStepSaysWhatWouldFit) {
   OVERTAKE_NEEDS_GPU();
   try {
-    Session session(model("gpt2", "batch=3000,dropout=0"), on_gpu());
+    TrainingRun session = run_of(model("gpt2", "batch=3000,dropout=0"), on_gpu());
     FAIL() << "no error";
   } catch (const UserError& e) {
     EXPECT_NE(std::string(e.what()).find("would fit"), std::string::npos) << e.what();
@@ -197,7 +197,7 @@ TEST(CudaExecutor, FindsTheTaskThatMakesAnInfinity) {
   Value x = m.input({4});
   x = m.linear(x, {.out = 4}, "first");
   m.mean_squared_error(m.activation(m.activation(x, "exp", "large"), "exp", "larger"));
-  Session session(std::move(m).finish(), on_gpu(Precision::f32));
+  TrainingRun session = run_of(std::move(m).finish(), on_gpu(Precision::f32));
   std::vector<float> values(8, 1e4f);
   const Graph& g = session.graph();
   HostBatch batch;

@@ -10,14 +10,14 @@
 
 #include "cuda/device_array.h"
 #include "models/zoo.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
 
 using Weights = std::map<std::string, std::vector<float>>;
 
-Weights weights_of(const Session& session) {
+Weights weights_of(const TrainingRun& session) {
   Weights all;
   for (const NamedTensor& t : session.tensors()) {
     std::vector<float>& values = all[t.name];
@@ -27,22 +27,22 @@ Weights weights_of(const Session& session) {
   return all;
 }
 
-Session session_on(const std::string& device, const std::string& model, const std::string& settings,
+TrainingRun run_on(const std::string& device, const std::string& model, const std::string& settings,
                    const ParallelOptions& parallel) {
-  SessionOptions options;
-  options.device = device;
-  options.parallel = parallel;
+  RunSetup options;
+  options.spec.device = device;
+  set_layout(options.spec, parallel);
   if (device == "cuda") {
     options.backend = {.precision = Precision::bf16, .tune = false, .tuning_file = "", .note = {}};
-    if (parallel.devices() > 1) options.backend.virtual_gpus = parallel.devices();
+    if (parallel.devices() > 1) options.spec.virtual_gpus = parallel.devices();
   }
-  return Session(build_model(model, ModelSettings::parse(settings)), options);
+  return run_of(build_model(model, ModelSettings::parse(settings)), options);
 }
 
 // What one step changes.
 Weights change(const std::string& device, const std::string& model, const std::string& settings,
                const ParallelOptions& parallel) {
-  Session session = session_on(device, model, settings, parallel);
+  TrainingRun session = run_on(device, model, settings, parallel);
   session.fill_inputs(1);
   const Weights before = weights_of(session);
   session.step(1.0f);
@@ -83,7 +83,7 @@ TEST(MicroBatches, EveryScheduleHasTheSameBits) {
   const char* const settings = "batch=2,layers=4,width=64,heads=4,sequence=32,vocabulary=96,dropout=0.1";
   std::vector<std::pair<std::string, std::uint64_t>> hashes;
   const auto run = [&](const char* name, const ParallelOptions& parallel) {
-    Session session = session_on("cuda", "transformer", settings, parallel);
+    TrainingRun session = run_on("cuda", "transformer", settings, parallel);
     session.fill_inputs(1);
     for (int i = 0; i < 3; ++i) session.step(0.05f);
     hashes.emplace_back(name, session.weights_hash());

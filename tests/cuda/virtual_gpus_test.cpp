@@ -8,7 +8,7 @@
 #include "exec/backend.h"
 #include "models/zoo.h"
 #include "plan/memory.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -22,13 +22,13 @@ BackendOptions split_into(unsigned gpus, const VirtualLink& link = {}) {
           .note = {}};
 }
 
-Session session_on(unsigned gpus, const std::string& model, const std::string& settings) {
-  SessionOptions options;
-  options.device = "cuda";
-  options.schedule = ScheduleChoice::in_order;
+TrainingRun run_on(unsigned gpus, const std::string& model, const std::string& settings) {
+  RunSetup options;
+  options.spec.device = "cuda";
+  options.spec.schedule = "in-order";
   options.backend = split_into(gpus);
-  options.optimizer = {.momentum = 0.9};
-  return Session(build_model(model, ModelSettings::parse(settings)), options);
+  set_optimizer(options.spec, {.momentum = 0.9});
+  return run_of(build_model(model, ModelSettings::parse(settings)), options);
 }
 
 TEST(VirtualGpus, AStepOnOneOfThemHasTheBitsOfTheWhole) {
@@ -36,7 +36,7 @@ TEST(VirtualGpus, AStepOnOneOfThemHasTheBitsOfTheWhole) {
   const std::string settings = "batch=4,layers=2,width=64,heads=4,sequence=32,dropout=0.1";
   std::vector<std::uint64_t> hashes;
   for (const unsigned gpus : {0u, 1u, 4u}) {
-    Session session = session_on(gpus, "transformer", settings);
+    TrainingRun session = run_on(gpus, "transformer", settings);
     session.fill_inputs(1);
     for (int i = 0; i < 4; ++i) session.step(0.05f);
     hashes.push_back(session.weights_hash());
@@ -56,12 +56,12 @@ TEST(VirtualGpus, ClippingAndSynchronisedNorms) {
     SCOPED_TRACE(testing::Message() << parallel.replicas << " x " << parallel.stages);
     std::vector<float> losses;
     for (const unsigned gpus : {0u, parallel.devices()}) {  // all on one GPU, and each on its part
-      SessionOptions options;
-      options.device = "cuda";
+      RunSetup options;
+      options.spec.device = "cuda";
       options.backend = split_into(gpus);
-      options.optimizer = {.momentum = 0.9, .clip_norm = 0.3};
-      options.parallel = parallel;
-      Session session(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);
+      set_optimizer(options.spec, {.momentum = 0.9, .clip_norm = 0.3});
+      set_layout(options.spec, parallel);
+      TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);
       session.fill_inputs(1);
       for (int i = 0; i < 4; ++i) session.step(0.05f);
       losses.push_back(session.step(0.05f).loss);
@@ -77,7 +77,7 @@ TEST(VirtualGpus, RecurrencesFitThePartition) {
   const std::string settings = "batch=32,sequence=12,vocabulary=64,width=256,hidden=512,layers=1";
   std::vector<float> losses;
   for (const unsigned gpus : {0u, 8u}) {
-    Session session = session_on(gpus, "lstm", settings);
+    TrainingRun session = run_on(gpus, "lstm", settings);
     session.fill_inputs(1);
     for (int i = 0; i < 3; ++i) session.step(0.05f);
     losses.push_back(session.step(0.05f).loss);

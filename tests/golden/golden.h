@@ -16,7 +16,7 @@
 #include "passes/keep.h"
 #include "random_plan.h"
 #include "test_device.h"
-#include "train/session.h"
+#include "run_setup.h"
 #include "train/weights.h"
 
 namespace overtake::golden {
@@ -74,7 +74,7 @@ inline std::vector<float> initial_weight(const std::string& name, const std::vec
   return uniform(name, count, range[1], range[0]);
 }
 
-// For SessionOptions::initial: all weights of a forward graph.
+// For RunSetup::initial: all weights of a forward graph.
 inline std::vector<NamedTensor> initial_weights(const Graph& forward, const json& initial) {
   std::vector<NamedTensor> all;
   for (const Parameter& p : forward.parameters) {
@@ -119,7 +119,7 @@ inline OptimizerSettings optimizer_of(const json& o) {
   return s;
 }
 
-inline std::vector<float> read(Session& session, BufferId buffer) {
+inline std::vector<float> read(TrainingRun& session, BufferId buffer) {
   const Buffer& b = session.graph().buffers[buffer];
   std::vector<float> values(static_cast<std::size_t>(b.shape.elements()));
   if (b.dtype == DType::f32) {
@@ -133,7 +133,7 @@ inline std::vector<float> read(Session& session, BufferId buffer) {
 }
 
 // A buffer of the parameter's shape (itself, or its gradient) in the form files have it.
-inline std::vector<float> read_stored(Session& session, const Parameter& p, BufferId buffer) {
+inline std::vector<float> read_stored(TrainingRun& session, const Parameter& p, BufferId buffer) {
   std::vector<float> values = read(session, buffer);
   const auto bytes = std::as_bytes(std::span(values));
   const std::vector<std::byte> stored = to_stored(session.graph(), p, {bytes.begin(), bytes.end()});
@@ -143,7 +143,7 @@ inline std::vector<float> read_stored(Session& session, const Parameter& p, Buff
 }
 
 // By the names of the weights.
-inline Tensors gradients_of(Session& session) {
+inline Tensors gradients_of(TrainingRun& session) {
   Tensors all;
   for (const Parameter& p : session.graph().parameters) {
     if (p.gradient == kNone) continue;
@@ -160,7 +160,7 @@ inline Tensors gradients_of(Session& session) {
 }
 
 // Running statistics.
-inline Tensors states_of(Session& session) {
+inline Tensors states_of(TrainingRun& session) {
   Tensors all;
   for (const Parameter& p : session.graph().parameters)
     if (session.graph().buffers[p.buffer].role == Role::state)
@@ -240,7 +240,7 @@ inline Plan random_order(const std::string& network, const Graph& graph) {
 }
 
 // One step on the batch with this number.
-inline StepResult run_step(Session& session, const json& facts, std::size_t step) {
+inline StepResult run_step(TrainingRun& session, const json& facts, std::size_t step) {
   return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
                       facts.at("optimizer").at("learning_rate"));
 }

@@ -27,7 +27,7 @@ std::string error_with(const std::string& from, const std::string& to) {
 
 TEST(MachineMistakes, Keys) {
   EXPECT_TRUE(says(error_with("sms = 80", "cores = 80"),
-                   {"my.toml:7: unknown key in [device.gpu]: \"cores\"; known are profile, f32, ", "sms"}));
+                   {"my.toml:7: unknown key in [device.gpu]: \"cores\"; known are target, profile, f32, ", "sms"}));
   EXPECT_TRUE(says(error_with("count = 2", "number = 2"), {"my.toml:9: unknown key in [node.box]: \"number\""}));
   EXPECT_TRUE(says(error_with("kind = \"NVLink\"", "type = 1"), {"my.toml:21: unknown key in [[link]]: \"type\""}));
   EXPECT_TRUE(says(error_with("capacity", "size"), {"my.toml:6: unknown key in a memory of [device.gpu]: \"size\""}));

@@ -22,7 +22,7 @@
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"
 #include "random_plan.h"
-#include "train/session.h"
+#include "run_setup.h"
 #include "unit/symbolic_run.h"
 
 namespace overtake {
@@ -94,11 +94,10 @@ TEST(PadClasses, FilesAndNumbersStayTheSame) {
   const Graph plain = forward_of("gpt2", kDecoder), padded = pad_classes(plain);
   EXPECT_NE(print(plain), print(padded));
   const auto train = [](const Graph& g) {
-    SessionOptions options;
-    options.schedule = ScheduleChoice::in_order;
-    options.parts = 1;
-    options.optimizer = {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.1};
-    auto session = std::make_unique<Session>(g, options);
+    RunSetup options = in_order_setup();
+    options.spec.parts = 1;
+    set_optimizer(options.spec, {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.1});
+    auto session = std::make_unique<TrainingRun>(g, options.spec, options.more);
     session->fill_inputs(1);
     for (int i = 0; i < 3; ++i) session->step(0.01f);
     return session;
@@ -127,10 +126,9 @@ TEST(JoinProjections, FilesAndNumbersStayTheSame) {
   EXPECT_EQ(count(plain, Op::linear, Kind::forward) - count(joined, Op::linear, Kind::forward), 4u);
   EXPECT_EQ(print(load_graph_json(save_json(joined))), print(joined));
   const auto train = [](const Graph& g) {
-    SessionOptions options;
-    options.schedule = ScheduleChoice::in_order;
-    options.parts = 1;
-    auto session = std::make_unique<Session>(g, options);
+    RunSetup options = in_order_setup();
+    options.spec.parts = 1;
+    auto session = std::make_unique<TrainingRun>(g, options.spec, options.more);
     session->fill_inputs(1);
     for (int i = 0; i < 3; ++i) session->step(0.01f);
     return session;
@@ -160,9 +158,8 @@ TEST(JoinProjections, NotWhereSomebodyElseReads) {
 }
 
 TEST(PadClasses, RowsBeyondTheClassesStayZero) {
-  SessionOptions options;
-  options.schedule = ScheduleChoice::in_order;
-  Session session(pad_classes(forward_of("bert-12", kDecoder)), options);
+  RunSetup options = in_order_setup();
+  TrainingRun session = run_of(pad_classes(forward_of("bert-12", kDecoder)), options);
   session.fill_inputs(1);
   for (int i = 0; i < 3; ++i) session.step(0.1f);
   const Graph& g = session.graph();

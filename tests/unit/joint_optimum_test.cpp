@@ -114,7 +114,7 @@ TEST(JointSchedule, WithinThreePercentOfTheOptimum) {
     const std::size_t weights = 1 + random() % 12;
     const SmallTraining small(weights, true, random);
     std::int64_t predicted = 0;
-    const Plan plan = schedule_jointly(small.graph, small.profile, {.seconds = 60, .most_tries = 20'000}, &predicted);
+    const Plan plan = schedule_jointly(small.graph, small.profile, {.most_tries = 20'000}, &predicted);
     const auto found = static_cast<double>(predicted);
     gain += 1 - found / static_cast<double>(small.profile.in_order_ns);
     ScheduleOptimum optimum(small.graph, small.profile);

@@ -15,7 +15,7 @@
 #include "plan/in_order.h"
 #include "plan/lanes/joint_schedule.h"
 #include "random_plan.h"
-#include "train/session.h"
+#include "run_setup.h"
 #include "unit/cpu_step.h"
 
 namespace overtake {
@@ -397,11 +397,10 @@ TEST(Memory, CapBelowNeedNamesTheNeed) {
   };
   expect_refused([&] { place_memory(schedule_in_order(g), need - 1); });
   expect_refused([&] {
-    SessionOptions options;
-    options.schedule = ScheduleChoice::in_order;
-    options.parts = 2;
-    options.memory_cap = need - 1;
-    Session(build_model("cnn", ModelSettings::parse("batch=2")), options);
+    RunSetup options = in_order_setup();
+    options.spec.parts = 2;
+    options.spec.memory_cap = std::to_string(need - 1);
+    run_of(build_model("cnn", ModelSettings::parse("batch=2")), options);
   });
 }
 

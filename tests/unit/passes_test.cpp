@@ -17,7 +17,7 @@
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"
 #include "rewrite/uses.h"
-#include "train/session.h"
+#include "run_setup.h"
 
 namespace overtake {
 namespace {
@@ -215,11 +215,10 @@ TEST(Fuse, OnlyWhatOneKernelCanDo) {
 }
 
 std::vector<float> losses_of(const Graph& forward, bool is_fused) {
-  SessionOptions options;
-  options.schedule = ScheduleChoice::in_order;
-  options.parts = 2;
-  if (!is_fused) options.skip_passes = {"fuse"};
-  Session session(forward, options);
+  RunSetup options = in_order_setup();
+  options.spec.parts = 2;
+  if (!is_fused) options.spec.skip_passes = {"fuse"};
+  TrainingRun session = run_of(forward, options);
   session.fill_inputs(1);
   std::vector<float> losses;
   for (int i = 0; i < 4; ++i) losses.push_back(session.step(0.01f).loss);

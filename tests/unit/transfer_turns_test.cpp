@@ -14,7 +14,7 @@
 #include "machine/roofline.h"
 #include "plan/divide/detail.h"
 #include "plan/pipeline/named.h"
-#include "train/parallel.h"
+#include "train/own_part.h"
 #include "unit/gpu_step.h"
 
 namespace overtake {

@@ -18,9 +18,10 @@ class CpuBackend final : public Backend {
   }
 
   const Target& target() const override { return target_; }
+  DeviceTarget kernels() const override { return DeviceTarget::cpu; }
   Precision precision() const override { return precision_; }
-  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
-    return make_cpu_executor(std::move(plans), {.threads = threads_, .groups = groups_});
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory) override {
+    return make_cpu_executor(std::move(plans), {.threads = threads_, .groups = groups_}, std::move(memory));
   }
   std::string identity() const override {
     const CpuDescription cpu = describe_cpu();

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/units.h"
+#include "exec/arena_view.h"
 #include "exec/cpu/binding.h"
 #include "exec/cpu/lanes.h"
 #include "exec/delayed.h"
@@ -26,7 +27,7 @@ namespace overtake {
 namespace {
 
 // Zeroed memory that is only backed by pages where it is touched; large pages where the system gives them.
-class Arena {
+class Arena final : public PersistentMemory {
  public:
   explicit Arena(std::uint64_t bytes) : bytes_(std::max<std::uint64_t>(bytes, 1)) {
     memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,7 +36,7 @@ class Arena {
                 format_bytes(static_cast<std::int64_t>(bytes_)));
     madvise(memory_, bytes_, MADV_HUGEPAGE);
   }
-  ~Arena() { munmap(memory_, bytes_); }
+  ~Arena() override { munmap(memory_, bytes_); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   std::byte* data() const { return static_cast<std::byte*>(memory_); }
@@ -63,9 +64,10 @@ BoundTask side_by_side(const BoundTask& a, const BoundTask& b) {
   return both;
 }
 
-std::uint64_t largest_arena(const std::vector<Plan>& plans) {
+// Beyond what lives across steps.
+std::uint64_t most_own_bytes(const std::vector<Plan>& plans) {
   std::uint64_t bytes = 0;
-  for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
+  for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes - plan.persistent_bytes);
   return bytes;
 }
 
@@ -88,14 +90,18 @@ bool is_finite(const Buffer& b, const std::byte* data) {
 
 class CpuExecutor final : public Executor {
  public:
-  CpuExecutor(std::vector<Plan> plans, const CpuOptions& options)
+  CpuExecutor(std::vector<Plan> plans, const CpuOptions& options, std::shared_ptr<PersistentMemory> memory)
       : groups_(options.groups),
         plans_(std::move(plans)),
-        arena_(largest_arena(plans_)),
+        persistent_(memory ? std::static_pointer_cast<Arena>(memory)
+                           : std::make_shared<Arena>(plans_[0].persistent_bytes)),
+        own_(most_own_bytes(plans_)),
+        arena_{persistent_->data(), own_.data(), plans_[0].persistent_bytes},
         threads_(options.threads == 0 ? available_cores() : options.threads, most_lanes(plans_, groups_ != nullptr)) {
     omp_set_num_threads(1);  // kernels are made here and run on threads with the same setting
     carried_losses_.resize(plans_[0].graph.losses.size());
     for (const Plan& plan : plans_) programs_.push_back(bind(plan));
+    if (memory) return;  // everything is there
     for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
   }
 
@@ -148,8 +154,9 @@ class CpuExecutor final : public Executor {
   }
 
   std::span<std::byte> bytes(BufferId b) override {
-    return {arena_.data() + plans_[0].offsets.at(b), static_cast<std::size_t>(plans_[0].graph.bytes(b))};
+    return {arena_.at(plans_[0].offsets.at(b)), static_cast<std::size_t>(plans_[0].graph.bytes(b))};
   }
+  std::shared_ptr<PersistentMemory> persistent_memory() const override { return persistent_; }
 
   void read_plain(BufferId b, std::span<std::byte> to) override {
     settle();
@@ -193,7 +200,7 @@ class CpuExecutor final : public Executor {
     StepArgs args;
   };
 
-  std::byte* address(const Plan& plan, BufferId b) const { return arena_.data() + plan.offsets[b]; }
+  std::byte* address(const Plan& plan, BufferId b) const { return arena_.at(plan.offsets[b]); }
 
   FinishedStep run_step(std::size_t program, const StepArgs& args) {
     if (delayed_ && delayed_->program != program) settle();
@@ -226,7 +233,7 @@ class CpuExecutor final : public Executor {
     OVERTAKE_CHECK(plan.offsets.size() == g.buffers.size(), "memory of plan {} is not placed", plan.schedule);
     OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
     std::vector<std::byte*> addresses;
-    for (const std::uint64_t offset : plan.offsets) addresses.push_back(arena_.data() + offset);
+    for (const std::uint64_t offset : plan.offsets) addresses.push_back(arena_.at(offset));
     // Delayed updates stand or fall with the losses of their own step.
     std::vector<std::byte*> delayed_addresses = addresses;
     for (std::size_t i = 0; i < g.losses.size(); ++i)
@@ -255,7 +262,9 @@ class CpuExecutor final : public Executor {
 
   std::shared_ptr<RankGroups> groups_;
   std::vector<Plan> plans_;
-  Arena arena_;
+  std::shared_ptr<Arena> persistent_;
+  Arena own_;
+  ArenaView arena_;
   std::vector<std::array<float, kMetrics>> carried_losses_;  // of the step whose tasks were delayed
   LaneThreads threads_;
   std::vector<Program> programs_;  // go before what their transfers use
@@ -266,9 +275,10 @@ class CpuExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options) {
+std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options,
+                                            std::shared_ptr<PersistentMemory> memory) {
   OVERTAKE_CHECK(!plans.empty(), "an executor needs a plan");
-  return std::make_unique<CpuExecutor>(std::move(plans), options);
+  return std::make_unique<CpuExecutor>(std::move(plans), options, std::move(memory));
 }
 
 }  // namespace overtake

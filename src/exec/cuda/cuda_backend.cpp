@@ -22,10 +22,11 @@ class CudaBackend final : public Backend {
   }
 
   const Target& target() const override { return target_; }
+  DeviceTarget kernels() const override { return DeviceTarget::gpu; }
   Precision precision() const override { return device_.precision(); }
-  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory) override {
     device_.save_tuning();  // planning has asked for every kernel by now
-    return make_cuda_executor(std::move(plans), device_);
+    return make_cuda_executor(std::move(plans), device_, std::move(memory));
   }
   std::string identity() const override { return cuda::this_platform() + flags_; }
   std::size_t most_lanes() const override { return 4; }

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "exec/arena_view.h"
 #include "exec/cuda/program.h"
 #include "exec/cuda/staging.h"
 #include "exec/delayed.h"
@@ -28,45 +29,53 @@ namespace {
 constexpr std::size_t kUnderWay = 2;  // steps: one runs, the next is enqueued behind it
 constexpr int kReports = static_cast<int>(kUnderWay) + 1;
 
-// Zeroed device memory for all buffers of all plans.
-class Arena {
+[[noreturn]] void fail_too_large(const Plan& plan, std::uint64_t bytes, std::size_t free) {
+  std::int64_t batch = 1;
+  for (const Buffer& b : plan.graph.buffers)
+    if (b.role == Role::input && b.shape.rank > 0) batch = std::max(batch, b.shape[0]);
+  // What does not live across steps grows with the batch.
+  const double fixed = static_cast<double>(plan.persistent_bytes),
+               per_sample = (static_cast<double>(bytes) - fixed) / static_cast<double>(batch);
+  const auto fits = static_cast<std::int64_t>(std::floor((static_cast<double>(free) - fixed) / per_sample));
+  const std::string advice = fits >= 1 ? fmt::format("about `batch {}` would fit", fits)
+                                       : std::string("not even `batch 1` would fit; take a smaller model");
+  fail_user("`device cuda`: the step needs {}, but {} are free; {}", format_bytes(static_cast<std::int64_t>(bytes)),
+            format_bytes(static_cast<std::int64_t>(free)), advice);
+}
+
+// Zeroed device memory.
+class Arena final : public PersistentMemory {
  public:
-  explicit Arena(const std::vector<Plan>& plans) {
-    std::uint64_t bytes = 0;
-    for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes);
-    std::size_t free = 0, total = 0;
-    check_cuda_call(cudaMemGetInfo(&free, &total), "asking for free memory");
-    if (bytes > free) fail_too_large(plans[0], bytes, free);
-    memory_ = DeviceMemory(bytes, "the step");
+  Arena(std::uint64_t bytes, const char* what) : memory_(bytes, what) {
     check_cuda_call(cudaMemset(memory_.data(), 0, bytes), "clearing memory");
     check_cuda_call(cudaDeviceSynchronize(), "clearing memory");
   }
   std::byte* data() const { return memory_.data(); }
 
  private:
-  [[noreturn]] static void fail_too_large(const Plan& plan, std::uint64_t bytes, std::size_t free) {
-    std::int64_t batch = 1;
-    for (const Buffer& b : plan.graph.buffers)
-      if (b.role == Role::input && b.shape.rank > 0) batch = std::max(batch, b.shape[0]);
-    // What does not live across steps grows with the batch.
-    const double fixed = static_cast<double>(plan.persistent_bytes),
-                 per_sample = (static_cast<double>(bytes) - fixed) / static_cast<double>(batch);
-    const auto fits = static_cast<std::int64_t>(std::floor((static_cast<double>(free) - fixed) / per_sample));
-    const std::string advice = fits >= 1 ? fmt::format("about --batch {} would fit", fits)
-                                         : std::string("not even --batch 1 would fit; take a smaller model");
-    fail_user("device cuda: the step needs {}, but {} are free; {}", format_bytes(static_cast<std::int64_t>(bytes)),
-              format_bytes(static_cast<std::int64_t>(free)), advice);
-  }
-
   DeviceMemory memory_;
 };
 
+// Beyond what lives across steps. A user error if that, and what lives across steps unless `is_there`, has no room.
+std::uint64_t own_bytes(const std::vector<Plan>& plans, bool is_there) {
+  std::uint64_t bytes = 0;
+  for (const Plan& plan : plans) bytes = std::max(bytes, plan.arena_bytes - plan.persistent_bytes);
+  std::size_t free = 0, total = 0;
+  check_cuda_call(cudaMemGetInfo(&free, &total), "asking for free memory");
+  const std::uint64_t all = bytes + plans[0].persistent_bytes;
+  if ((is_there ? bytes : all) > free) fail_too_large(plans[0], all, free);
+  return bytes;
+}
+
 class CudaExecutor final : public Executor {
  public:
-  CudaExecutor(std::vector<Plan> plans, CudaDevice& device)
+  CudaExecutor(std::vector<Plan> plans, CudaDevice& device, std::shared_ptr<PersistentMemory> memory)
       : device_(device),
         plans_(std::move(plans)),
-        arena_(plans_),
+        own_(own_bytes(plans_, memory != nullptr), "the step"),
+        persistent_(memory ? std::static_pointer_cast<Arena>(memory)
+                           : std::make_shared<Arena>(plans_[0].persistent_bytes, "weights and states")),
+        arena_{persistent_->data(), own_.data(), plans_[0].persistent_bytes},
         staging_(plans_[0].graph),
         step_values_(2 * sizeof(cuda::StepValues), "step values"),
         carried_losses_(plans_[0].graph.losses.size() * kCarriedBytes, "losses"),
@@ -82,7 +91,8 @@ class CudaExecutor final : public Executor {
     }
     for (const Parameter& p : plans_[0].graph.parameters)
       if (p.copy != kNone) copy_of_[p.buffer] = p.copy;
-    for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
+    if (!memory)
+      for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
     check_cuda_call(cudaDeviceSynchronize(), "copying tables");  // copies from pageable memory end when they like
     if (device_.ranks().are_there())
       for (const Program& p : programs_) p.bound->connect();
@@ -151,6 +161,8 @@ class CudaExecutor final : public Executor {
     return programs_.at(program).bound->time_lanes(lanes, rounds);
   }
 
+  std::shared_ptr<PersistentMemory> persistent_memory() const override { return persistent_; }
+
   std::span<std::byte> bytes(BufferId b) override {
     if (staging_.holds(b)) return staging_.next(b);
     std::vector<std::byte>& mirror = mirrors_[b];
@@ -215,7 +227,7 @@ class CudaExecutor final : public Executor {
   const Graph& graph() const { return plans_[0].graph; }
   void wait_for_all(const char* what) const { check_cuda_call(device_.ranks().wait(main()), what); }
   cudaStream_t main() const { return streams_.origin(); }
-  std::byte* address(std::size_t program, BufferId b) const { return arena_.data() + plans_[program].offsets[b]; }
+  std::byte* address(std::size_t program, BufferId b) const { return arena_.at(plans_[program].offsets[b]); }
 
   Program make_program(const Plan& plan) {
     Program p;
@@ -223,11 +235,11 @@ class CudaExecutor final : public Executor {
     auto* carried = reinterpret_cast<float*>(carried_losses_.data());
     const auto losses = static_cast<int>(plan.graph.losses.size());
     auto* was_finite = reinterpret_cast<std::uint32_t*>(carried + 3 * losses);
-    p.bound = std::make_unique<CudaProgram>(plan, arena_.data(), device_, streams_, values, carried);
+    p.bound = std::make_unique<CudaProgram>(plan, arena_, device_, streams_, values, carried);
     p.has_delayed = has_delayed_tasks(plan);
     for (const BufferId b : plan.graph.losses)
       for (int i = 0; i < 3; ++i)
-        p.words.push_back(reinterpret_cast<const std::uint32_t*>(arena_.data() + plan.offsets[b]) + i);
+        p.words.push_back(reinterpret_cast<const std::uint32_t*>(arena_.at(plan.offsets[b])) + i);
     for (const CudaCheck& check : p.bound->checks())
       for (int i = 0; i < 2; ++i) p.words.push_back(reinterpret_cast<const std::uint32_t*>(check.device) + i);
     const std::size_t table_bytes = p.words.size() * sizeof p.words[0];
@@ -347,7 +359,9 @@ class CudaExecutor final : public Executor {
 
   CudaDevice& device_;
   std::vector<Plan> plans_;
-  Arena arena_;
+  Arena own_;
+  std::shared_ptr<Arena> persistent_;
+  ArenaView arena_;
   InputStaging staging_;
   DeviceMemory step_values_, carried_losses_;
   StreamPool streams_;
@@ -363,9 +377,10 @@ class CudaExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_cuda_executor(std::vector<Plan> plans, CudaDevice& device) {
+std::unique_ptr<Executor> make_cuda_executor(std::vector<Plan> plans, CudaDevice& device,
+                                             std::shared_ptr<PersistentMemory> memory) {
   OVERTAKE_CHECK(!plans.empty(), "an executor needs a plan");
-  return std::make_unique<CudaExecutor>(std::move(plans), device);
+  return std::make_unique<CudaExecutor>(std::move(plans), device, std::move(memory));
 }
 
 }  // namespace overtake

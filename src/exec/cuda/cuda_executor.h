@@ -4,7 +4,8 @@
 
 namespace overtake {
 
-// All plans must be of one graph and have memory placed. The device must outlive the executor.
-std::unique_ptr<Executor> make_cuda_executor(std::vector<Plan> plans, CudaDevice& device);
+// See make_null_executor. The device must outlive the executor and its memory.
+std::unique_ptr<Executor> make_cuda_executor(std::vector<Plan> plans, CudaDevice& device,
+                                             std::shared_ptr<PersistentMemory> memory);
 
 }  // namespace overtake

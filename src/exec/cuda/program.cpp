@@ -64,7 +64,7 @@ void wait(cudaStream_t stream, const CudaEvent& event) {
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, StreamPool& streams,
+CudaProgram::CudaProgram(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
                          const cuda::StepValues* step_values, float* carried_losses)
     : plan_(plan), data_(device), pool_(streams), fork_(make_event(false)) {
   OVERTAKE_CHECK(plan.offsets.size() == plan.graph.buffers.size(), "memory of plan {} is not placed", plan.schedule);
@@ -81,10 +81,10 @@ CudaProgram::CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device,
         if (!ended_[before]) ended_[before] = make_event(false);
 }
 
-void CudaProgram::bind_tasks(std::byte* arena, const cuda::StepValues* step_values, float* carried_losses) {
+void CudaProgram::bind_tasks(const ArenaView& arena, const cuda::StepValues* step_values, float* carried_losses) {
   const Graph& g = plan_.graph;
   std::vector<std::byte*> addresses;
-  for (const std::uint64_t offset : plan_.offsets) addresses.push_back(arena + offset);
+  for (const std::uint64_t offset : plan_.offsets) addresses.push_back(arena.at(offset));
   // Delayed updates stand or fall with the losses of their own step.
   std::vector<std::byte*> delayed_addresses = addresses;
   for (std::size_t i = 0; i < g.losses.size(); ++i)

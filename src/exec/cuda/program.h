@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/arena_view.h"
 #include "exec/cuda/binding.h"
 #include "exec/cuda/streams.h"
 #include "exec/lane_order.h"
@@ -16,7 +17,7 @@ class CudaProgram {
  public:
   // `arena` is where the plan's offsets count from; `step_values` [2] are this step's and the last one's;
   // `carried_losses` [losses][3] are the metrics of the last step.
-  CudaProgram(const Plan& plan, std::byte* arena, CudaDevice& device, StreamPool& streams,
+  CudaProgram(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
               const cuda::StepValues* step_values, float* carried_losses);
 
   const std::vector<CudaCheck>& checks() const { return data_.checks(); }
@@ -53,7 +54,7 @@ class CudaProgram {
     std::vector<TaskId> waits_for;
   };
 
-  void bind_tasks(std::byte* arena, const cuda::StepValues* step_values, float* carried_losses);
+  void bind_tasks(const ArenaView& arena, const cuda::StepValues* step_values, float* carried_losses);
   std::vector<Entry> entries_of(Portion portion);
   const std::vector<Entry>& entries(Portion portion) const { return entries_[static_cast<std::size_t>(portion)]; }
   void enqueue_task(TaskId task, cudaStream_t stream);

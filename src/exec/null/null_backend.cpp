@@ -11,9 +11,10 @@ class NullBackend final : public Backend {
   explicit NullBackend(const BackendOptions& options) : precision_(options.precision.value_or(Precision::f32)) {}
 
   const Target& target() const override { return target_; }
+  DeviceTarget kernels() const override { return DeviceTarget::cpu; }
   Precision precision() const override { return precision_; }
-  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans) override {
-    return make_null_executor(std::move(plans));
+  std::unique_ptr<Executor> make_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory) override {
+    return make_null_executor(std::move(plans), std::move(memory));
   }
   std::string identity() const override { return "null"; }
   std::size_t most_lanes() const override { return 2; }

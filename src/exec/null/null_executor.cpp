@@ -10,9 +10,12 @@
 namespace overtake {
 namespace {
 
+class NullMemory final : public PersistentMemory {};
+
 class NullExecutor final : public Executor {
  public:
-  explicit NullExecutor(std::vector<Plan> plans) : plans_(std::move(plans)) {
+  NullExecutor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory)
+      : plans_(std::move(plans)), memory_(memory ? std::move(memory) : std::make_shared<NullMemory>()) {
     std::uint64_t bytes = 0;
     for (const Plan& plan : plans_) bytes = std::max(bytes, plan.arena_bytes);
     arena_.resize(bytes);
@@ -55,6 +58,8 @@ class NullExecutor final : public Executor {
     return std::span(arena_).subspan(plans_[0].offsets.at(b), static_cast<std::size_t>(plans_[0].graph.bytes(b)));
   }
 
+  std::shared_ptr<PersistentMemory> persistent_memory() const override { return memory_; }
+
   void read_plain(BufferId, std::span<std::byte>) override {}
   void write_plain(BufferId, std::span<const std::byte>) override {}
 
@@ -62,15 +67,16 @@ class NullExecutor final : public Executor {
 
  private:
   std::vector<Plan> plans_;
+  std::shared_ptr<PersistentMemory> memory_;
   std::vector<std::byte> arena_;
   Trace under_way_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans) {
+std::unique_ptr<Executor> make_null_executor(std::vector<Plan> plans, std::shared_ptr<PersistentMemory> memory) {
   OVERTAKE_CHECK(!plans.empty(), "an executor needs a plan");
-  return std::make_unique<NullExecutor>(std::move(plans));
+  return std::make_unique<NullExecutor>(std::move(plans), std::move(memory));
 }
 
 }  // namespace overtake

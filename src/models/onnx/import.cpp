@@ -70,12 +70,14 @@ void Importer::read_settings() {
     if (dims[0].value < 0) batch_symbol = dims[0].symbol;
   }
   batch_ = exported_batch_ > 0 ? exported_batch_ : kDefaultBatch;
+  bool is_batch_given = false;
   for (const auto& [name, value] : options_.settings.all()) {
     const auto number = static_cast<std::int64_t>(value);
     if (!(value >= 1 && value <= static_cast<double>(kMostDim)) || static_cast<double>(number) != value)
       fail_user("{}: {} = {}; dimensions are whole numbers of at least 1 and below 2^31", file_.path, name, value);
     if (name == "batch" || name == batch_symbol) {
       batch_ = number;
+      is_batch_given = true;
     } else if (symbols_.contains(name)) {
       symbols_[name] = number;
     } else {
@@ -85,7 +87,7 @@ void Importer::read_settings() {
       fail_user("{}: it has no setting '{}'; it has {}", file_.path, name, fmt::join(known, ", "));
     }
   }
-  batch_ = is_probe_ ? kProbeBatch : samples_of_a_piece(batch_, options_.pieces);
+  batch_ = is_probe_ ? kProbeBatch : samples_of_a_piece(batch_, options_.pieces, is_batch_given);
   if (!batch_symbol.empty()) symbols_[batch_symbol] = batch_;
   model_ = Model(file_name(file_.path), batch_);
 }

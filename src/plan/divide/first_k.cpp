@@ -17,7 +17,7 @@ std::uint32_t whole_number(std::string_view text, std::string_view all) {
   const char* const end = text.data() + text.size();
   if (std::from_chars(text.data(), end, value) != std::from_chars_result{end, std::errc{}})
     fail_user(
-        "--first-k {}: give how many layers' weight gradients come last, for example 12, or 12@30 for the twelve "
+        "`first_k {}`: give how many layers' weight gradients come last, for example 12, or 12@30 for the twelve "
         "after the first thirty",
         all);
   return value;

@@ -76,7 +76,7 @@ void add_lanes(std::vector<OutlineStep::Message> messages, const ComputeLanes& c
 ReductionOrder reduction_order_from_string(std::string_view name) {
   for (const OrderName& known : kOrders)
     if (known.name == name) return known.order;
-  fail_user("--reduce {}: no such order; choose buckets, by-layer or scatter-gather", name);
+  fail_user("`reduce {}`: no such order; choose buckets, by-layer or scatter-gather", name);
 }
 
 Outline make_outline(const BlockGraph& blocks, const PipelineProblem& problem, const PipelineSchedule& schedule,

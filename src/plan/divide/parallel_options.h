@@ -7,6 +7,7 @@
 
 #include "plan/divide/first_k.h"
 #include "plan/pipeline/named.h"
+#include "run/run_spec.h"
 
 namespace overtake {
 
@@ -15,12 +16,11 @@ struct ParallelOptions {
   std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
   ScheduleOptions schedule_options = {};                      // of that schedule
   std::optional<std::uint64_t> search_tries = {};  // schedules a search tries; none: what takes about two seconds
-  bool may_repeat_weights = false;     // a search may put a layer on two devices, as dualpipe does: for simulating only
+  bool may_repeat_weights = false;     // a search may put a layer on two devices, as dualpipe does
   std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
   std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see DetailOptions; with one replica only
-  bool predict = false;      // say what a step of the plan will take
   bool sync_batch_norm = false;
   double clip_norm = 0;  // over all devices; the step has no clipping of its own
   bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
@@ -29,7 +29,8 @@ struct ParallelOptions {
   bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
 };
 
-// User errors name the flag.
+// User errors name the field.
+ParallelOptions parallel_options(const RunSpec& spec);
 void check(const ParallelOptions& options);
 
 }  // namespace overtake

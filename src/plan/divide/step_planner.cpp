@@ -5,7 +5,6 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -21,41 +20,10 @@ constexpr std::size_t kMostCandidates = 3;
 // Those closer to the best one than this part of all layers are no other plan.
 constexpr std::uint32_t kPartsOfLayers = 8;
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32, kMostBlocks = 400;
-
-bool is_better(const ParallelCandidate& a, const ParallelCandidate& b) {
+bool is_better(const PlanChoice& a, const PlanChoice& b) {
   return std::pair(!a.fits, a.predicted_ns) < std::pair(!b.fits, b.predicted_ns);
 }
-void sort(std::vector<ParallelCandidate>& all) { std::ranges::stable_sort(all, is_better); }
-
-nlohmann::json to_json(const PipelineSchedule& s) {
-  nlohmann::json orders = nlohmann::json::array();
-  for (const auto& order : s.orders) {
-    nlohmann::json blocks = nlohmann::json::array();
-    for (const ChunkTask& b : order) blocks.push_back({static_cast<int>(b.kind), b.is_joined, b.chunk, b.micro_batch});
-    orders.push_back(std::move(blocks));
-  }
-  return {{"name", s.name},
-          {"first_block", s.layout.first_block},
-          {"device_of", s.layout.device_of},
-          {"route_of", s.layout.route_of},
-          {"orders", std::move(orders)}};
-}
-
-PipelineSchedule schedule_from_json(const nlohmann::json& in) {
-  PipelineSchedule s;
-  s.name = in.at("name").get<std::string>();
-  s.layout.first_block = in.at("first_block").get<std::vector<std::uint32_t>>();
-  s.layout.device_of = in.at("device_of").get<std::vector<std::vector<std::uint32_t>>>();
-  s.layout.route_of = in.at("route_of").get<std::vector<std::uint32_t>>();
-  for (const auto& order : in.at("orders")) {
-    s.orders.emplace_back();
-    for (const auto& b : order)
-      s.orders.back().push_back(
-          {static_cast<Kind>(b[0].get<int>()), b[1].get<bool>(), b[2].get<std::uint32_t>(), b[3].get<std::uint32_t>()});
-  }
-  return s;
-}
+void sort(std::vector<PlanChoice>& all) { std::ranges::stable_sort(all, is_better); }
 
 // What each device of a pipeline is. Of replicas, which all follow the same schedule, the slowest and the smallest
 // count.
@@ -112,18 +80,13 @@ void describe_kinds(const Workload& work, const Machine& machine, const std::vec
 
 }  // namespace
 
-std::string ParallelCandidate::name(const ParallelOptions& options) const {
-  std::string text = options.stages > 1 ? schedule.name : "";
-  if (options.replicas == 1) return text;
+std::string name_of(const PlanChoice& choice, const ParallelOptions& options) {
+  std::string text = options.stages > 1 ? choice.schedule.name : "";
+  if (options.replicas == 1) return text.empty() ? "one device" : text;
   if (!text.empty()) text += " + ";
-  return text + (reduce == "first-k" && first_k.k > 0 ? "first-k " + to_string(first_k)
-                 : reduce == "first-k"                ? "by-layer"
-                                                      : reduce);
-}
-
-std::uint32_t block_limit(const ParallelOptions& options, bool recomputes) {
-  if (recomputes) return std::max(kRecomputedBlocks, 2 * options.stages);
-  return options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks;
+  return text + (choice.reduce == "first-k" && choice.first_k.k > 0 ? "first-k " + to_string(choice.first_k)
+                 : choice.reduce == "first-k"                       ? "by-layer"
+                                                                    : choice.reduce);
 }
 
 StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, const Machine& machine,
@@ -131,7 +94,7 @@ StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, c
     : work_(work), options_(options), machine_(machine), devices_(std::move(devices)), steps_(steps) {
   const BlockGraph& blocks = work.blocks;
   if (blocks.blocks.size() < options.stages)
-    fail_user("--pp {}: {} has only {} layers with weights; use fewer stages", options.stages, blocks.graph.model,
+    fail_user("`pp {}`: {} has only {} layers with weights; use fewer stages", options.stages, blocks.graph.model,
               blocks.blocks.size());
   problem_ = {.devices = options.stages, .micro_batches = options.micro_batches, .blocks = block_costs(blocks)};
   if (!machine.has_devices()) return;
@@ -146,44 +109,44 @@ StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, c
 }
 
 // Which tasks there are does not depend on what they take.
-Outline StepPlanner::outline(const ParallelCandidate& candidate) const {
-  const bool is_reverse = candidate.reduce == "first-k";
+Outline StepPlanner::outline(const PlanChoice& choice) const {
+  const bool is_reverse = choice.reduce == "first-k";
   const OutlineOptions how{
       .replicas = options_.replicas,
-      .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(candidate.reduce),
+      .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(choice.reduce),
       .bucket_bytes = options_.bucket_bytes,
-      .first_k = is_reverse ? candidate.first_k : FirstK{},
+      .first_k = is_reverse ? choice.first_k : FirstK{},
       .updates_wait_for_all = options_.clip_norm > 0};
-  Outline out = make_outline(work_.blocks, problem_, candidate.schedule, how);
+  Outline out = make_outline(work_.blocks, problem_, choice.schedule, how);
   for (std::uint32_t kind = 0; kind < work_.by_kind.size(); ++kind) {
     if (work_.by_kind[kind].empty()) continue;
     BlockGraph blocks = work_.blocks;
     blocks.work = work_.by_kind[kind];
-    const std::vector<TaskCost> costs = make_outline(blocks, problem_, candidate.schedule, how).work;
+    const std::vector<TaskCost> costs = make_outline(blocks, problem_, choice.schedule, how).work;
     for (TaskId t = 0; t < costs.size(); ++t)
       if (machine_.topology.vertices[devices_[out.plan.graph.tasks[t].device]].type == kind) out.work[t] = costs[t];
   }
   return out;
 }
 
-PredictedStep StepPlanner::predict(const ParallelCandidate& candidate) const {
-  return predict_step(outline(candidate), machine_, devices_, steps_);
+PredictedStep StepPlanner::predict(const PlanChoice& choice) const {
+  return predict_step(outline(choice), machine_, devices_, steps_);
 }
 
-ParallelCandidate StepPlanner::predicted(ParallelCandidate candidate) const {
-  const PredictedStep step = predict(candidate);
+PlanChoice StepPlanner::predicted(PlanChoice choice) const {
+  const PredictedStep step = predict(choice);
   OVERTAKE_CHECK(step.result.is_finished || !machine_.options.failures.empty(), "a plan that does not end: {}",
                  step.result.stuck.empty() ? "" : step.result.stuck[0].why);
-  candidate.predicted_ns = step.step_ns();
-  candidate.fits = first_without_room(step, machine_) == kNone;
-  return candidate;
+  choice.predicted_ns = step.step_ns();
+  choice.fits = first_without_room(step, machine_) == kNone;
+  return choice;
 }
 
-std::vector<ParallelCandidate> StepPlanner::candidates() const {
-  std::vector<ParallelCandidate> all = schedules();
+std::vector<PlanChoice> StepPlanner::choices() const {
+  std::vector<PlanChoice> all = schedules();
   const bool is_open = options_.searches() || (options_.chooses_reduction() && options_.replicas > 1);
   if (!is_open) return all;
-  for (ParallelCandidate& c : all) c = predicted(std::move(c));
+  for (PlanChoice& c : all) c = predicted(std::move(c));
   if (!machine_.has_devices()) {
     all.resize(1);
     return all;
@@ -196,38 +159,39 @@ std::vector<ParallelCandidate> StepPlanner::candidates() const {
 
 // The one asked for. Of a search, the best by prediction of what it found and of all named ones: the search itself
 // knows transfers only as a delay.
-std::vector<ParallelCandidate> StepPlanner::schedules() const {
-  const auto candidate = [&](PipelineSchedule schedule, std::string reason) {
-    return ParallelCandidate{.schedule = std::move(schedule),
+std::vector<PlanChoice> StepPlanner::schedules() const {
+  const auto choice = [&](PipelineSchedule schedule, std::string reason) {
+    return PlanChoice{.name = "",
+                      .schedule = std::move(schedule),
                              .reduce = options_.reduce == "auto" ? "by-layer" : options_.reduce,
                              .first_k = options_.first_k.value_or(FirstK{}),
                              .reason = std::move(reason)};
   };
   if (!options_.searches())
-    return {candidate(
+    return {choice(
         make_schedule(options_.stages == 1 ? "1f1b" : options_.pipeline, problem_, options_.schedule_options), "")};
   const ScheduleSearchOptions search{.tries = options_.search_tries,
                                      .may_repeat_weights = options_.may_repeat_weights,
                                      .named = options_.schedule_options};
   if (!machine_.has_devices()) {
     FoundSchedule found = search_schedule(problem_, search);
-    return {candidate(std::move(found.schedule), found.reason)};
+    return {choice(std::move(found.schedule), found.reason)};
   }
   // What does not fit counts only if nothing does.
   const auto step_ns = [&](const PipelineSchedule& schedule) {
     constexpr std::int64_t kUnfit = std::int64_t{1} << 62;
-    const ParallelCandidate c = predicted(candidate(schedule, ""));
+    const PlanChoice c = predicted(choice(schedule, ""));
     return c.predicted_ns + (c.fits ? 0 : kUnfit);
   };
-  std::vector<ParallelCandidate> all;
+  std::vector<PlanChoice> all;
   for (FoundSchedule& found : best_schedules(problem_, search, step_ns, kMostCandidates))
-    all.push_back(candidate(std::move(found.schedule), std::move(found.reason)));
+    all.push_back(choice(std::move(found.schedule), std::move(found.reason)));
   return all;
 }
 
 // The best schedule with every reduction, the others with the best of these.
-std::vector<ParallelCandidate> StepPlanner::with_reductions(std::vector<ParallelCandidate> by_schedule) const {
-  std::vector<ParallelCandidate> all = reductions_of(by_schedule[0]);
+std::vector<PlanChoice> StepPlanner::with_reductions(std::vector<PlanChoice> by_schedule) const {
+  std::vector<PlanChoice> all = reductions_of(by_schedule[0]);
   sort(all);
   const std::string reduce = all[0].reduce;
   const FirstK first_k = all[0].first_k;
@@ -240,14 +204,14 @@ std::vector<ParallelCandidate> StepPlanner::with_reductions(std::vector<Parallel
   return all;
 }
 
-std::vector<ParallelCandidate> StepPlanner::reductions_of(const ParallelCandidate& of) const {
+std::vector<PlanChoice> StepPlanner::reductions_of(const PlanChoice& of) const {
   const auto with = [&](const char* reduce, FirstK first_k) {
-    ParallelCandidate other = of;
+    PlanChoice other = of;
     other.reduce = reduce;
     other.first_k = first_k;
     return predicted(std::move(other));
   };
-  std::vector<ParallelCandidate> tried;
+  std::vector<PlanChoice> tried;
   std::size_t best = 0;
   const std::uint32_t most = most_first_k(of.schedule.layout);
   search_first_k(most, [&](FirstK first_k) {
@@ -256,7 +220,7 @@ std::vector<ParallelCandidate> StepPlanner::reductions_of(const ParallelCandidat
     best = tried.size() - 1;
     return true;
   });
-  std::vector<ParallelCandidate> all;
+  std::vector<PlanChoice> all;
   if (tried[best].first_k.k > 0) all.push_back(tried[best]);
   if (options_.reduce == "auto") {
     for (const char* reduce : {"by-layer", "scatter-gather", "buckets"}) all.push_back(with(reduce, {}));
@@ -267,45 +231,12 @@ std::vector<ParallelCandidate> StepPlanner::reductions_of(const ParallelCandidat
   const auto is_near = [&](std::int64_t a, std::int64_t b) {
     return std::abs(a - b) < std::max(1u, most / kPartsOfLayers);
   };
-  std::erase_if(tried, [&](const ParallelCandidate& c) {
+  std::erase_if(tried, [&](const PlanChoice& c) {
     return c.first_k.k == 0 || (is_near(c.first_k.k, best_k.k) && is_near(c.first_k.from, best_k.from));
   });
   sort(tried);
   if (!tried.empty()) all.push_back(tried[0]);
   return all;
-}
-
-std::string to_text(const std::vector<ParallelCandidate>& candidates) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const ParallelCandidate& c : candidates)
-    all.push_back({{"schedule", to_json(c.schedule)},
-                   {"reduce", c.reduce},
-                   {"first_k", to_string(c.first_k)},
-                   {"predicted_ns", c.predicted_ns}});
-  return all.dump();
-}
-
-std::vector<ParallelCandidate> candidates_from_text(const std::string& text) {
-  std::vector<ParallelCandidate> all;
-  for (const auto& c : nlohmann::json::parse(text))
-    all.push_back({.schedule = schedule_from_json(c.at("schedule")),
-                   .reduce = c.at("reduce").get<std::string>(),
-                   .first_k = first_k_from_string(c.at("first_k").get<std::string>()),
-                   .predicted_ns = c.at("predicted_ns").get<std::int64_t>()});
-  return all;
-}
-
-std::string table_of(const std::vector<ParallelCandidate>& candidates, std::size_t chosen,
-                     const ParallelOptions& options, const Machine& machine) {
-  const auto ms = [](std::int64_t ns) {
-    return ns > 0 ? fmt::format("{:.2f} ms", static_cast<double>(ns) * 1e-6) : std::string("-");
-  };
-  std::string text = fmt::format("{}{}{:<32} {:>12} {:>12}", machine.text, machine.text.empty() ? "" : "\n", "plan",
-                                 "predicted", "measured");
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    text += fmt::format("\n{:<32} {:>12} {:>12}{}", candidates[i].name(options), ms(candidates[i].predicted_ns),
-                        ms(candidates[i].measured_ns), i == chosen ? "  chosen" : "");
-  return text;
 }
 
 }  // namespace overtake

@@ -9,34 +9,14 @@
 #include "machine/machine.h"
 #include "plan/divide/outline.h"
 #include "plan/divide/parallel_options.h"
+#include "plan/divide/workload.h"
 #include "plan/prediction.h"
+#include "plan/program.h"
 
 namespace overtake {
 
-// What a step computes, whatever its division.
-struct Workload {
-  BlockGraph blocks;  // with what tasks take on the devices of the run, on average
-  // Per kind of device in the machine's cluster, what the blocks' tasks take there; empty for kinds that have no part
-  // in the run. No kinds at all: on every device what the blocks say.
-  std::vector<std::vector<TaskCost>> by_kind = {};
-  std::int64_t samples = 0;  // of a step; 0: not known
-};
-
-// The most blocks a step is cut into. Data parallel every layer counts, stages of a pipeline are cut of a few blocks
-// each, and what is computed again should be much more than what is kept for it.
-std::uint32_t block_limit(const ParallelOptions& options, bool recomputes);
-
-// One way to divide the step.
-struct ParallelCandidate {
-  PipelineSchedule schedule;
-  std::string reduce;
-  FirstK first_k = {};
-  std::int64_t predicted_ns = 0, measured_ns = 0;  // 0: not known
-  bool fits = true;                                // into the memory of all devices, as far as is predicted
-  std::string reason = {};                         // of a search: where the schedule came from
-
-  std::string name(const ParallelOptions& options) const;  // for people: "zb-h1 + first-k 12"
-};
+// For people: "zb-h1 + first-k 12", or what one device has, "one device".
+std::string name_of(const PlanChoice& choice, const ParallelOptions& options);
 
 class StepPlanner {
  public:
@@ -47,18 +27,18 @@ class StepPlanner {
               std::vector<std::uint32_t> devices = {}, int steps = 0);
 
   // What every device does, with what that takes on the device's own kind.
-  Outline outline(const ParallelCandidate& candidate) const;
-  PredictedStep predict(const ParallelCandidate& candidate) const;
+  Outline outline(const PlanChoice& choice) const;
+  PredictedStep predict(const PlanChoice& choice) const;
 
   // Where something is left open (a search, the reduction, k of first-k): the most promising few, those that fit first,
   // of these the fastest first. Otherwise the one that was asked for, of which nothing is predicted.
-  std::vector<ParallelCandidate> candidates() const;
+  std::vector<PlanChoice> choices() const;
 
  private:
-  std::vector<ParallelCandidate> schedules() const;
-  ParallelCandidate predicted(ParallelCandidate candidate) const;
-  std::vector<ParallelCandidate> with_reductions(std::vector<ParallelCandidate> by_schedule) const;
-  std::vector<ParallelCandidate> reductions_of(const ParallelCandidate& of) const;
+  std::vector<PlanChoice> schedules() const;
+  PlanChoice predicted(PlanChoice choice) const;
+  std::vector<PlanChoice> with_reductions(std::vector<PlanChoice> by_schedule) const;
+  std::vector<PlanChoice> reductions_of(const PlanChoice& of) const;
 
   const Workload& work_;
   const ParallelOptions& options_;
@@ -67,12 +47,5 @@ class StepPlanner {
   int steps_;
   PipelineProblem problem_;
 };
-
-std::string to_text(const std::vector<ParallelCandidate>& candidates);
-std::vector<ParallelCandidate> candidates_from_text(const std::string& text);
-
-// What was predicted, measured and chosen, for people.
-std::string table_of(const std::vector<ParallelCandidate>& candidates, std::size_t chosen,
-                     const ParallelOptions& options, const Machine& machine);
 
 }  // namespace overtake

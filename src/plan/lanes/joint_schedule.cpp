@@ -1,18 +1,17 @@
 #include "plan/lanes/joint_schedule.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <random>
 
 #include "base/error.h"
-#include "base/seconds_since.h"
 #include "plan/lanes/arrangement.h"
 
 namespace overtake {
 namespace {
 
-constexpr std::size_t kTriesPerTask = 400;
+constexpr std::uint64_t kTriesPerTask = 400;  // that may move
+constexpr std::uint64_t kTasksToTime = 60'000'000;  // over all tries, in a few seconds
 constexpr double kWarm = 0.01;  // how much worse a change may well be at first, of the step
 
 // What the model says of arrangements.
@@ -213,13 +212,10 @@ class JointSearch {
 
   // Random changes of one seat; worse ones are kept with a chance that shrinks as time runs out.
   void improve() {
-    const std::uint64_t most_tries = options_.most_tries.value_or(kTriesPerTask * work_.deferred().size());
-    if (options_.seconds <= 0 || most_tries == 0) return;
-    const auto start = std::chrono::steady_clock::now();
-    const auto used = [&] {
-      const double by_time = seconds_since(start) / options_.seconds;
-      return std::max(by_time, static_cast<double>(tries_) / static_cast<double>(most_tries));
-    };
+    const std::uint64_t most_tries = options_.most_tries.value_or(
+        std::min(kTriesPerTask * work_.deferred().size(), kTasksToTime / profile_.alone_ns.size()));
+    if (most_tries == 0) return;
+    const auto used = [&] { return static_cast<double>(tries_) / static_cast<double>(most_tries); };
     std::discrete_distribution<std::size_t> pick(weight_.begin(), weight_.end());
     const double warm = kWarm * static_cast<double>(best_ns_);
     for (double now = used(); now < 1; now = used()) {

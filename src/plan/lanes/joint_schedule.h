@@ -14,8 +14,7 @@ namespace overtake {
 struct JointOptions {
   std::size_t side_lanes = 1;
   bool may_delay = true;                         // into the next step
-  double seconds = 10;                           // for searching
-  std::optional<std::uint64_t> most_tries = {};  // likewise; none: so many for each task that may move
+  std::optional<std::uint64_t> most_tries = {};  // of the search; none: as many as take a few seconds
   double most_memory = 0;                        // live bytes over those in order; 0: as many as there may be
   std::function<bool()> is_cancelled = {};
 };

@@ -1,0 +1,271 @@
+#include "plan/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "graph/live_memory.h"
+#include "ops/check_task.h"
+#include "passes/training_passes.h"
+#include "plan/detail_of.h"
+#include "plan/lanes/lane_choices.h"
+#include "run/field.h"
+
+namespace overtake {
+namespace {
+
+constexpr double kWorthwhile = 0.99;  // of the time in order
+constexpr int kRoundsToWin = 4;
+
+// "0-3,8".
+std::vector<std::uint32_t> devices_from_text(const std::string& text) {
+  constexpr std::uint32_t kMost = 65535;
+  std::vector<std::uint32_t> devices;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const auto number = [&](std::string_view digits) {
+      std::uint32_t value = 0;
+      const char* const end = digits.data() + digits.size();
+      const bool is_whole = std::from_chars(digits.data(), end, value) == std::from_chars_result{end, std::errc{}};
+      return is_whole ? std::int64_t{value} : std::int64_t{-1};
+    };
+    const std::size_t dash = std::min(item.find('-'), item.size());
+    const std::int64_t first = number(item.substr(0, dash));
+    const std::int64_t last = dash < item.size() ? number(item.substr(dash + 1)) : first;
+    if (first < 0 || last < first || last > kMost)
+      fail_user("`devices {}`: '{}' is no device and no range; give for example 0-3,8", text, item);
+    for (std::int64_t d = first; d <= last; ++d) devices.push_back(static_cast<std::uint32_t>(d));
+  }
+  return devices;
+}
+
+OptimizerSettings optimizer_of(const RunSpec& spec) {
+  if (spec.nesterov && spec.momentum == 0) fail_user("`nesterov`: it needs `momentum` above 0");
+  return {.kind = spec.optimizer == "sgd" ? OptimizerSettings::Kind::sgd : OptimizerSettings::Kind::adamw,
+          .momentum = spec.momentum,
+          .nesterov = spec.nesterov,
+          .weight_decay = spec.weight_decay,
+          .beta1 = spec.beta1,
+          .beta2 = spec.beta2,
+          .eps = spec.eps,
+          .clip_norm = spec.clip_norm};
+}
+
+std::vector<std::uint32_t> kind_ids(const Program& program) {
+  std::vector<std::uint32_t> ids;
+  for (const KindCount& k : kinds_of(program.machine, program.devices)) ids.push_back(k.kind);
+  return ids;
+}
+
+Program ask_costs(Program p) {
+  const Graph graph = costed_graph(p);
+  const std::vector<std::uint32_t> kinds = kind_ids(p);
+  p.costs.resize(std::ranges::max(kinds) + 1);
+  for (const std::uint32_t kind : kinds) {
+    p.costs[kind] = p.machine.costs->costs(graph, kind);
+    OVERTAKE_CHECK(p.costs[kind].size() == graph.tasks.size(), "the cost model has {} costs for {} tasks of {}",
+                   p.costs[kind].size(), graph.tasks.size(), graph.model);
+  }
+  return p;
+}
+
+Program divide(Program p) {
+  const ParallelOptions parallel = parallel_options(p.spec);
+  const OutlinePlanner planner(p);
+  p.choices = planner->choices();
+  for (PlanChoice& c : p.choices) c.name = name_of(c, parallel);
+  return p;
+}
+
+std::optional<std::uint64_t> memory_cap_of(const Program& p) {
+  if (!p.spec.memory_cap.empty()) return static_cast<std::uint64_t>(parse_bytes(p.spec.memory_cap, "`memory_cap`"));
+  return {};
+}
+
+Program put_on_lanes(Program p) {
+  LaneOptions options{
+      .schedule = p.spec.schedule, .most_lanes = p.machine.most_lanes, .memory_cap = memory_cap_of(p)};
+  if (p.spec.search_tries > 0) options.search_tries = p.spec.search_tries;
+  static const std::vector<TaskCost> kNothing;
+  const std::vector<TaskCost>& costs = p.costs.empty() ? kNothing : p.costs[kind_ids(p)[0]];
+  p.choices = lane_choices(costed_graph(p), costs, options, p.reason);
+  return p;
+}
+
+Program take_own_order(Program p, const CompileOptions& options) {
+  Plan own = options.own_order(costed_graph(p));
+  verify(own);
+  check_tasks(own.graph);
+  p.choices = {{.name = own.schedule.empty() ? "own" : own.schedule, .order = order_of(own)}};
+  return p;
+}
+
+// Of choices of which it is not known yet, what a step takes and the memory it needs.
+Program predict(Program p) {
+  const OutlinePlanner planner(p);
+  for (PlanChoice& c : p.choices) {
+    const PredictedStep step = planner->predict(c);
+    if (!step.result.is_finished) continue;
+    c.predicted_ns = step.step_ns();
+    c.fits = first_without_room(step, p.machine) == kNone;
+    for (const std::vector<MemorySample>& samples : live_memory(step.outline.plan, step.result.trace))
+      for (const MemorySample& s : samples)
+        c.peak_bytes = std::max(c.peak_bytes, static_cast<std::uint64_t>(total_bytes(s)));
+  }
+  return p;
+}
+
+// The passes behind the graph's, in order.
+std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions& options) {
+  std::vector<Pass<Program>> passes;
+  // What tasks take is asked once, of the graph that is planned.
+  if (p.machine.costs) passes.push_back({"costs", ask_costs});
+  if (options.own_order) {
+    passes.push_back({"own_order", [&options](Program program) { return take_own_order(std::move(program), options); }});
+    return passes;
+  }
+  // Across devices first: it is what other devices wait for.
+  if (p.is_outlined()) {
+    passes.push_back({"divide", divide});
+    passes.push_back({"predict", predict});
+  } else {
+    // Within a device, with all its micro-batches.
+    passes.push_back({"lanes", put_on_lanes});
+  }
+  passes.push_back({"choose", [](Program program) {
+                      choose(program);
+                      return program;
+                    }});
+  return passes;
+}
+
+std::string times_text(const PlanChoice& best, const PlanChoice& in_order, bool is_measured) {
+  const auto ms = [&](const PlanChoice& c) {
+    return static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns) * 1e-6;
+  };
+  return fmt::format("{} {:.2f} ms, in order {:.2f} ms", is_measured ? "measured" : "predicted", ms(best),
+                     ms(in_order));
+}
+
+void choose_lanes(Program& p) {
+  std::vector<PlanChoice>& all = p.choices;
+  p.chosen = 0;
+  if (all.size() < 2) return;
+  const bool is_measured = all[0].measured_ns > 0, must = p.spec.schedule == "ooo";
+  const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
+  const auto fastest = std::ranges::min_element(all.begin() + 1, all.end(), {}, ns);
+  const std::string times = times_text(*fastest, all[0], is_measured);
+  if (!must && static_cast<double>(ns(*fastest)) > kWorthwhile * static_cast<double>(ns(all[0]))) {
+    p.reason = "schedule: in order; reordering does not pay here: " + times;
+  } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
+    p.reason = fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
+  } else {
+    p.chosen = static_cast<std::size_t>(fastest - all.begin());
+    p.reason = fmt::format("schedule: {}; {}", describe(fastest->order), times);
+  }
+}
+
+void choose_division(Program& p) {
+  const bool is_measured = std::ranges::any_of(p.choices, [](const PlanChoice& c) { return c.measured_ns > 0; });
+  // What was not measured, because it had no room, is not taken where others were.
+  const auto key = [&](const PlanChoice& c) {
+    return is_measured ? std::tuple(c.measured_ns == 0, false, c.measured_ns)
+                       : std::tuple(false, !c.fits, c.predicted_ns);
+  };
+  p.chosen = static_cast<std::size_t>(std::ranges::min_element(p.choices, {}, key) - p.choices.begin());
+}
+
+}  // namespace
+
+RunSpec completed_for(RunSpec spec, const Machine& machine, unsigned cores) {
+  OVERTAKE_CHECK(machine.target != nullptr, "the kernels of machine {} are not known", machine.name());
+  if (spec.precision.empty()) spec.precision = machine.kernels == DeviceTarget::gpu ? "bf16" : "f32";
+  if (spec.parts == 0) spec.parts = spec.threads > 0 ? spec.threads : cores;
+  return spec;
+}
+
+std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machine) {
+  const std::uint64_t wanted = std::uint64_t{spec.replicas} * spec.stages;
+  if (!machine.has_devices()) return {};
+  const std::uint32_t there = machine.topology.device_count;
+  if (wanted > there)
+    fail_user("`dp {}` x `pp {}`: they are {} devices, and machine {} has {}; add nodes (a preset takes them as NAME:4)",
+              spec.replicas, spec.stages, wanted, machine.name(), there);
+  std::vector<std::uint32_t> devices = devices_from_text(spec.devices);
+  if (devices.empty()) {
+    devices.resize(wanted);
+    std::iota(devices.begin(), devices.end(), 0u);
+  }
+  if (devices.size() != wanted)
+    fail_user("`devices`: {} are given, and `dp {}` x `pp {}` are {}", devices.size(), spec.replicas, spec.stages,
+              wanted);
+  std::vector<std::uint32_t> sorted = devices;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    fail_user("`devices`: device {} is given twice", *twice);
+  if (sorted.back() >= there)
+    fail_user("`devices`: there is no device {}; machine {} has devices 0 to {}", sorted.back(), machine.name(),
+              there - 1);
+  return devices;
+}
+
+Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
+                     const CompileOptions& options) {
+  const bool is_divided = parallel_options(spec).is_used();
+  Program p{.spec = deciding_part(spec),
+            .machine = machine,
+            .devices = devices_for(spec, machine),
+            .model = std::move(model),
+            .step = {},
+            .costs = {},
+            .choices = {},
+            .reason = {}};
+  if (options.own_order && is_divided)
+    fail_user("own_order: it is for one device and a batch in one piece, and this run has {} x {} devices with {}; leave "
+              "it out",
+              spec.replicas, spec.stages, spec.micro_batches);
+  if (p.has_several_devices() && spec.schedule != "auto")
+    fail_user(
+        "`schedule {}`: it is for one device; with `dp {}` x `pp {}` the order comes from `pipeline` and `reduce`, so "
+        "leave it out",
+        spec.schedule, spec.replicas, spec.stages);
+  if (machine.costs)
+    if (std::optional<Graph> measured = machine.costs->measured_step(p.model, p.spec, kind_ids(p))) {
+      p.step = std::move(*measured);
+      return p;
+    }
+  OptimizerSettings optimizer = optimizer_of(spec);
+  // Gradients are clipped where all devices' are known: behind dividing.
+  if (is_divided) optimizer.clip_norm = 0;
+  // Updates of a stage's weights are its own, and what is sent lies in a buffer of its own.
+  if (is_divided) runner.skip({"group_updates", "share_concats"});
+  runner.skip({spec.skip_passes.begin(), spec.skip_passes.end()});
+  p.step = build_training_graph(p.model, *machine.target,
+                                {.optimizer = optimizer,
+                                 .bf16 = spec.precision == "bf16",
+                                 .propagate_layouts = spec.layouts,
+                                 .parts = std::max(1u, spec.parts),
+                                 .extra = options.extra_passes},
+                                runner);
+  return p;
+}
+
+Program compile_order(Program p, PassRunner& runner, const CompileOptions& options) {
+  for (const Pass<Program>& pass : program_passes(p, options)) p = runner.run(pass, std::move(p));
+  return p;
+}
+
+Program compile(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
+                const CompileOptions& options) {
+  return compile_order(compile_step(std::move(model), spec, machine, runner, options), runner, options);
+}
+
+void choose(Program& program) { program.is_outlined() ? choose_division(program) : choose_lanes(program); }
+
+}  // namespace overtake

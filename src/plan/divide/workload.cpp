@@ -1,0 +1,83 @@
+#include "plan/divide/workload.h"
+
+#include <algorithm>
+
+namespace overtake {
+namespace {
+
+constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32, kMostBlocks = 400;
+constexpr std::uint64_t kMostPlanTasks = 1'500'000;  // of an outline
+
+using Costs = std::vector<TaskCost>;  // by task
+
+// Over the devices of a run.
+Costs mean_of(const std::vector<Costs>& costs, std::span<const KindCount> kinds) {
+  if (kinds.size() == 1) return costs[kinds[0].kind];
+  Costs mean(costs[kinds[0].kind].size());
+  std::int64_t devices = 0;
+  for (const KindCount& k : kinds) devices += k.devices;
+  for (TaskId t = 0; t < mean.size(); ++t) {
+    TaskCost& m = mean[t];
+    for (const KindCount& k : kinds) {
+      const TaskCost& c = costs[k.kind][t];
+      m.ns += k.devices * c.ns;
+      m.compute_ns += k.devices * c.compute_ns;
+      m.memory_ns += k.devices * c.memory_ns;
+    }
+    for (std::int64_t* sum : {&m.ns, &m.compute_ns, &m.memory_ns}) *sum /= devices;
+  }
+  return mean;
+}
+
+BlockGraph cut(const Graph& step, const Costs& costs, std::uint32_t most, bool recomputes) {
+  BlockGraph blocks = make_blocks(step, costs, most);
+  return recomputes ? recompute(std::move(blocks)) : blocks;
+}
+
+// What the tasks of blocks take on one kind of device. Blocks are cut by `ns` alone, and each has the sum of its tasks'
+// costs: so the other two numbers may be of whatever is to be summed.
+Costs sums_by_block(const Graph& step, Costs cut_by, const Costs& costs, std::uint32_t most, bool recomputes) {
+  for (TaskId t = 0; t < costs.size(); ++t) cut_by[t].compute_ns = costs[t].ns;
+  const Costs times = cut(step, cut_by, most, recomputes).work;
+  for (TaskId t = 0; t < costs.size(); ++t) {
+    cut_by[t].compute_ns = costs[t].compute_ns;
+    cut_by[t].memory_ns = costs[t].memory_ns;
+  }
+  Costs sums = cut(step, cut_by, most, recomputes).work;
+  for (TaskId t = 0; t < sums.size(); ++t) sums[t].ns = times[t].compute_ns;
+  return sums;
+}
+
+}  // namespace
+
+std::uint32_t block_limit(const ParallelOptions& options, bool recomputes) {
+  if (recomputes) return std::max(kRecomputedBlocks, 2 * options.stages);
+  return options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks;
+}
+
+std::int64_t samples_of(const Graph& graph) {
+  for (const Buffer& b : graph.buffers)
+    if (b.role == Role::input) return b.shape[0];
+  return 0;
+}
+
+Workload make_workload(const Graph& step, const std::vector<std::vector<TaskCost>>& costs,
+                       std::span<const KindCount> kinds, const ParallelOptions& parallel,
+                       const WorkloadOptions& options) {
+  const std::uint64_t pieces = std::uint64_t{parallel.replicas} * parallel.micro_batches;
+  const std::uint64_t wanted = options.blocks.value_or(block_limit(parallel, options.recompute));
+  const std::uint64_t affordable = kMostPlanTasks / (5 * pieces);
+  const auto most =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * parallel.stages, std::min(wanted, affordable)));
+  const Costs mean = mean_of(costs, kinds);
+  Workload out{.blocks = cut(step, mean, most, options.recompute),
+               .samples = samples_of(step) * static_cast<std::int64_t>(pieces)};
+  if (kinds.size() > 1) {
+    out.by_kind.resize(costs.size());
+    for (const KindCount& k : kinds)
+      out.by_kind[k.kind] = sums_by_block(step, mean, costs[k.kind], most, options.recompute);
+  }
+  return out;
+}
+
+}  // namespace overtake

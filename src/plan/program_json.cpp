@@ -1,0 +1,169 @@
+// Plan files: a program as JSON.
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/version.h"
+#include "plan/program.h"
+#include "run/field.h"
+
+namespace overtake {
+
+using nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChunkTask, kind, is_joined, chunk, micro_batch)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineLayout, first_block, device_of, route_of)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineSchedule, name, layout, orders)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Lane, device, tasks, is_asynchronous)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Wait, before, after)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, first, second)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TaskOrder, schedule, lanes, waits, joins, delayed)
+
+namespace {
+
+constexpr int kFormat = 1;
+constexpr std::string_view kKind = "overtake-plan";
+
+// [ns, compute_ns, memory_ns, load, joint_ns]
+json to_json(const TaskCost& c) { return {c.ns, c.compute_ns, c.memory_ns, c.load, c.joint_ns}; }
+TaskCost cost_from(const json& row) {
+  return {.ns = row.at(0).get<std::int64_t>(),
+          .compute_ns = row.at(1).get<std::int64_t>(),
+          .memory_ns = row.at(2).get<std::int64_t>(),
+          .load = row.at(3).get<double>(),
+          .joint_ns = row.at(4).get<std::int64_t>()};
+}
+
+json json_of_costs(const Program& p) {
+  json all = json::array();
+  for (const std::vector<TaskCost>& kind : p.costs) {
+    json rows = json::array();
+    for (const TaskCost& c : kind) rows.push_back(to_json(c));
+    all.push_back(std::move(rows));
+  }
+  return all;
+}
+std::vector<std::vector<TaskCost>> costs_from(const json& in) {
+  std::vector<std::vector<TaskCost>> all;
+  for (const json& kind : in) {
+    all.emplace_back();
+    for (const json& row : kind) all.back().push_back(cost_from(row));
+  }
+  return all;
+}
+
+json to_json(const PlanChoice& c, bool is_chosen) {
+  json out = {{"name", c.name},
+              {"predicted_ns", c.predicted_ns},
+              {"measured_ns", c.measured_ns},
+              {"peak_bytes", c.peak_bytes},
+              {"fits", c.fits},
+              {"won_rounds", c.won_rounds},
+              {"reason", c.reason}};
+  if (!is_chosen) return out;
+  out["schedule"] = c.schedule;
+  out["reduce"] = c.reduce;
+  out["first_k"] = to_string(c.first_k);
+  out["order"] = c.order;
+  return out;
+}
+
+PlanChoice choice_from(const json& in) {
+  PlanChoice c{.name = in.at("name").get<std::string>(),
+           .predicted_ns = in.at("predicted_ns").get<std::int64_t>(),
+           .measured_ns = in.at("measured_ns").get<std::int64_t>(),
+           .peak_bytes = in.at("peak_bytes").get<std::uint64_t>(),
+           .fits = in.at("fits").get<bool>(),
+           .won_rounds = in.at("won_rounds").get<int>(),
+           .reason = in.at("reason").get<std::string>()};
+  if (!in.contains("schedule")) return c;
+  c.schedule = in.at("schedule").get<PipelineSchedule>();
+  c.reduce = in.at("reduce").get<std::string>();
+  c.first_k = first_k_from_string(in.at("first_k").get<std::string>());
+  c.order = in.at("order").get<TaskOrder>();
+  return c;
+}
+
+Program program_from(const json& in) {
+  Program p;
+  p.spec = spec_from_json(in.at("spec"));
+  p.machine = load_machine_json(in.at("machine").dump());
+  p.devices = in.at("devices").get<std::vector<std::uint32_t>>();
+  p.model = load_graph_json(in.at("model").dump());
+  p.step = load_graph_json(in.at("step").dump());
+  p.costs = costs_from(in.at("costs"));
+  for (const json& choice : in.at("choices")) p.choices.push_back(choice_from(choice));
+  p.chosen = in.at("chosen").get<std::size_t>();
+  p.reason = in.at("reason").get<std::string>();
+  return p;
+}
+
+}  // namespace
+
+std::string save_choices(const Program& p) {
+  json out = {{"chosen", p.chosen}, {"reason", p.reason}, {"costs", json_of_costs(p)}};
+  for (const PlanChoice& c : p.choices) out["choices"].push_back(to_json(c, true));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void take_choices(Program& p, std::string_view text) {
+  const json in = json::parse(text);
+  p.chosen = in.at("chosen").get<std::size_t>();
+  p.reason = in.at("reason").get<std::string>();
+  p.costs = costs_from(in.at("costs"));
+  p.choices.clear();
+  for (const json& choice : in.at("choices")) p.choices.push_back(choice_from(choice));
+}
+
+Fingerprint fingerprint(const Program& p) {
+  Fingerprint print = fingerprint(p.step);
+  Hash64 hash(print.hash);
+  for (const PlanChoice& c : p.choices) hash.add(to_json(c, true).dump());
+  for (const std::vector<TaskCost>& kind : p.costs)
+    for (const TaskCost& c : kind) hash.add(to_json(c).dump());
+  hash.add(fmt::format("{} {}", p.chosen, p.reason));
+  print.hash = hash.value();
+  return print;
+}
+
+std::string save_json(const Program& p) {
+  json out = {{"kind", kKind},
+              {"format", kFormat},
+              {"version", std::string(version())},
+              {"spec", json_of(p.spec)},
+              {"machine", json::parse(save_json(p.machine))},
+              {"devices", p.devices},
+              {"chosen", p.chosen},
+              {"reason", p.reason},
+              {"model", json::parse(save_json(p.model))},
+              {"step", json::parse(save_json(p.step))}};
+  out["costs"] = json_of_costs(p);
+  json& choices = out["choices"] = json::array();
+  for (std::size_t i = 0; i < p.choices.size(); ++i) choices.push_back(to_json(p.choices[i], i == p.chosen));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Program load_program_json(std::string_view text, const std::string& where) {
+  const json in = json::parse(text, nullptr, false);
+  if (in.is_discarded()) fail_user("{}: it is damaged: it is not JSON; write it again with `overtake plan`", where);
+  if (!in.is_object() || in.value("kind", json()) != kKind)
+    fail_user("{}: it is no plan of Overtake's; write one with `overtake plan MODEL -o FILE`", where);
+  if (in.value("format", json()) != kFormat || in.value("version", json()) != version())
+    fail_user("{}: it was written by Overtake {}, and this is {}; write it again with `overtake plan`", where,
+              in.value("version", json()).dump(), version());
+  try {
+    Program program = program_from(in);
+    OVERTAKE_CHECK(!program.choices.empty(), "it decides nothing");
+    verify(program);
+    return program;
+  } catch (const json::exception& e) {
+    fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
+  } catch (const InternalError& e) {
+    fail_user("{}: its content does not hold together: {}; write it again with `overtake plan`", where, e.what());
+  } catch (const UserError& e) {
+    fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
+  }
+}
+
+}  // namespace overtake

@@ -1,0 +1,61 @@
+#pragma once
+// A program allocated and bound on this process's device: ready to run steps.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "plan/divide/detail.h"
+#include "plan/program.h"
+#include "train/parameter_store.h"
+#include "train/workplace.h"
+
+namespace overtake {
+
+// Values for an input of the model, for all samples that this process is fed with, row-major.
+struct NamedInput {
+  std::string name;
+  std::span<const std::byte> bytes;
+};
+
+class Installed {
+ public:
+  // Where everything that lives across steps lies as in `before`, its memory is taken over with what it holds;
+  // otherwise it is new, and holds nothing yet. Without a device for each rank's GPU nothing is communicated.
+  Installed(Program program, const Workplace& place, std::optional<std::uint64_t> memory_cap, const Installed* before);
+
+  const Program& program() const { return program_; }
+  Executor& executor() const { return *executor_; }  // of two programs: 0 trains, 1 evaluates
+  ParameterStore& parameters() { return *parameters_; }
+  const ParameterStore& parameters() const { return *parameters_; }
+  const Plan& plan() const { return executor_->plan(0); }
+  const Graph& graph() const { return plan().graph; }
+  bool shares_memory() const { return shares_memory_; }
+
+  // Samples per step, of all processes, and which of them this one is fed with.
+  std::int64_t batch() const { return batch_; }
+  std::int64_t first_sample() const { return first_sample_; }
+  std::int64_t own_samples() const { return own_samples_; }
+  // For each loss of the graph: whether its rows count, because it is the first of its micro-batch.
+  const std::vector<char>& counts_rows() const { return counts_rows_; }
+
+  // Every input of the model must be given. Only `samples` of the labels count, others fill up the last batch.
+  void write_inputs(const std::vector<NamedInput>& inputs, std::int64_t samples);
+
+ private:
+  void find_samples(const Detail& mine, const Workplace& place);
+  void write_input(const Detail::Input& input, std::span<const std::byte> bytes, std::int64_t samples);
+
+  Program program_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<ParameterStore> parameters_;
+  bool shares_memory_ = false;
+  std::vector<Detail::Input> inputs_;  // by place among this process's micro-batches
+  std::vector<char> counts_rows_;
+  std::int64_t batch_ = 0, first_sample_ = 0, own_samples_ = 0, of_a_micro_batch_ = 0;
+};
+
+}  // namespace overtake

@@ -1,0 +1,133 @@
+#include "train/measured_machine.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "machine/described_costs.h"
+#include "machine/measured_costs.h"
+#include "machine/measured_step.h"
+#include "plan/compile.h"
+#include "plan/detail_of.h"
+#include "plan/divide/micro_batch_sums.h"
+#include "train/core_shares.h"
+#include "train/measure_link.h"
+#include "train/tags.h"
+
+namespace overtake {
+namespace {
+
+// What tasks of several devices take, each by itself, with what it costs to add up micro-batches.
+std::vector<std::int64_t> times_of_tasks(const Graph& step, const Workplace& place, std::uint32_t micro_batches) {
+  const unsigned gpus = place.devices.virtual_gpus;
+  const Target& target = place.backend->target();
+  const bool has_sums = micro_batches > 1;
+  const Graph measured = has_sums ? with_micro_batch_sums(step, target) : step;
+  const Profile profile = gpus > 1 ? measure_beside_others(measured, *place.backend, gpus, place.note)
+                                   : measure_alone(measured, *place.backend);
+  return has_sums ? with_sums_counted(step, profile.alone_ns, micro_batches, target) : profile.alone_ns;
+}
+
+// All ranks measure at once where each has cores of its own, so that contention counts; otherwise rank 0 measures alone.
+// Rank 0's result is used by all.
+std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& place, const std::vector<double>& core_shares) {
+  const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
+  std::vector<std::int64_t> ns;
+  if (place.rank() == 0 || is_at_once) ns = times_of_tasks(p.step, place, p.spec.micro_batches);
+  const std::string text = shared_text(place.groups(), [&] { return nlohmann::json(ns).dump(); });
+  std::vector<TaskCost> costs;
+  for (const auto& one : nlohmann::json::parse(text)) costs.push_back({.ns = one.get<std::int64_t>()});
+  return costs;
+}
+
+Machine machine_between(const Program& p, const Workplace& place, const std::vector<double>& core_shares) {
+  const std::uint32_t devices = p.spec.replicas * p.spec.stages;
+  if (place.devices.virtual_gpus > 1) return machine_of_virtual_gpus(devices, place.devices.virtual_link);
+  if (place.groups() == nullptr) return {};
+  const LinkTimes link =
+      measure_link(*place.groups()->world, p.spec.replicas > 1 ? LinkUse::sums : LinkUse::messages);
+  return machine_of_ranks(link, core_shares, place.cores());
+}
+
+}  // namespace
+
+std::string shared_text(const RankGroups* groups, const std::function<std::string()>& make) {
+  if (groups == nullptr) return make();
+  Group& world = *groups->world;
+  std::string text = world.rank() == 0 ? make() : "";
+  std::int64_t size = std::ssize(text);
+  world.wait(world.broadcast(0, &size, sizeof size, DType::u8, {.tag = kPlanningTag}));
+  text.resize(static_cast<std::size_t>(size));
+  if (size > 0) world.wait(world.broadcast(0, text.data(), text.size(), DType::u8, {.tag = kPlanningTag + 1}));
+  return text;
+}
+
+Machine with_measured_tasks(Machine machine, const Graph& model, const RunSpec& spec, const std::string& device,
+                            const std::string& save_profile) {
+  const std::vector<KindCount> kinds = kinds_of(machine, devices_for(spec, machine));
+  for (const KindCount& k : kinds)
+    if (const DeviceType& type = machine.cluster.devices[k.kind]; !type.profile.empty())
+      fail_user("--measure {}: device {} has measured times already (profile = {}); leave out one of the two", device,
+                type.name, type.profile);
+  if (kinds.size() > 1)
+    fail_user(
+        "--measure {}: the run has devices of {} kinds, and one is at hand; measure each where it is with "
+        "--save-profile FILE, and name the files in a machine file (profile = \"FILE\")",
+        device, kinds.size());
+  const std::shared_ptr<Backend> backend = open_backend(device, {.precision = precision_from_string(spec.precision)});
+  machine.target = std::shared_ptr<const Target>(backend, &backend->target());
+  machine.kernels = backend->kernels();
+  machine.costs = nullptr;
+  // One task for the updates of several layers would tie their devices together.
+  PassRunner runner({.skip = {"group_updates"}});
+  Program program = compile_step(model, spec, machine, runner);
+  const Graph graph = costed_graph(program);
+  const std::vector<std::int64_t> ns = measure_alone(graph, *backend).alone_ns;
+  const std::uint32_t kind = kinds[0].kind;
+  std::vector<std::vector<TaskCost>> costs(kind + 1);
+  costs[kind] =
+      with_times(costs_by_rates(graph, machine.cluster.devices[kind], spec.precision == "tf32"), ns);
+  machine.costs = std::make_shared<MeasuredCosts>(graph, std::move(costs));
+  if (save_profile.empty()) return machine;
+  const StepIdentity identity = identity_of(model, spec);
+  write_file_atomically(save_profile, save_json(MeasuredStep{.key = identity.key,
+                                                             .of = identity.of,
+                                                             .device = backend->identity(),
+                                                             .step = graph,
+                                                             .ns = ns}));
+  return machine;
+}
+
+Machine unmeasured_machine(const Workplace& place) {
+  Machine machine;
+  // The target is the backend's, which it keeps.
+  machine.target = std::shared_ptr<const Target>(place.backend, &place.backend->target());
+  machine.kernels = place.backend->kernels();
+  machine.most_lanes = place.backend->most_lanes();
+  return machine;
+}
+
+Machine measured_machine(const Program& p, const Workplace& place, bool predicts) {
+  const Machine here = unmeasured_machine(place);
+  Machine machine = here;
+  if (!p.has_several_devices()) {
+    const bool is_open = p.spec.schedule == "ooo" || (p.spec.schedule == "auto" && (here.most_lanes > 1 || predicts));
+    if (!is_open) return machine;
+    const Graph graph = costed_graph(p);
+    machine.costs = std::make_shared<MeasuredCosts>(
+        graph, std::vector<std::vector<TaskCost>>{costs_of(profile_of(graph, *place.backend, place.profiling))});
+    return machine;
+  }
+  std::vector<double> shares;
+  if (place.groups() != nullptr) shares = core_shares(*place.groups()->world, place.cores());
+  const std::vector<TaskCost> costs = costs_over_devices(p, place, shares);
+  machine = machine_between(p, place, shares);
+  machine.target = here.target;
+  machine.kernels = here.kernels;
+  machine.most_lanes = here.most_lanes;
+  machine.costs = std::make_shared<MeasuredCosts>(p.step, std::vector<std::vector<TaskCost>>{costs});
+  return machine;
+}
+
+}  // namespace overtake

@@ -1,0 +1,130 @@
+#include "train/planner.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/units.h"
+#include "exec/described_target.h"
+#include "sim/collective_lanes.h"
+#include "train/measured_machine.h"
+#include "train/trials.h"
+
+namespace overtake {
+namespace {
+
+constexpr std::uint32_t kMostDevicesStepByStep = 64;  // on larger machines a collective goes as one flow
+
+Algorithm algorithm_of(const std::string& name) {
+  for (const Algorithm a : {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
+                            Algorithm::hierarchical, Algorithm::in_network})
+    if (to_string(a) == name) return a;
+  OVERTAKE_CHECK(false, "no algorithm {}", name);
+  return Algorithm::automatic;
+}
+
+// Of the devices in the run: they must agree.
+DeviceTarget kernels_of(const Machine& machine, const std::vector<std::uint32_t>& devices) {
+  std::optional<DeviceTarget> kernels;
+  for (const KindCount& k : kinds_of(machine, devices)) {
+    const DeviceType& device = machine.cluster.devices[k.kind];
+    if (kernels && *kernels != device.target)
+      fail_user(
+          "machine {}: the run has devices with kernels of GPUs and of CPUs (target of device {}); a step is planned for "
+          "one kind, so choose its devices with `devices`",
+          machine.name(), device.name);
+    kernels = device.target;
+  }
+  return kernels.value_or(DeviceTarget::gpu);
+}
+
+void check_place(const Machine& machine, const Workplace& place, const std::string& what) {
+  if (machine.kernels == place.backend->kernels()) return;
+  const bool is_gpu = machine.kernels == DeviceTarget::gpu;
+  fail_user("{}: it is for {}, and this run's device has kernels of {}; use another `device`, or another machine", what,
+            is_gpu ? "GPUs" : "CPUs", is_gpu ? "CPUs" : "GPUs");
+}
+
+// What rank 0 compiled, on all ranks.
+void share(Program& program, const Workplace& place) {
+  if (place.groups() == nullptr) return;
+  const std::string text = shared_text(place.groups(), [&] { return save_choices(program); });
+  take_choices(program, text);
+}
+
+void tell(const Program& program, const Workplace& place) {
+  if (!place.note) return;
+  if (!program.machine.text.empty() && program.choices.size() > 1) place.note(program.machine.text);
+  if (program.has_several_devices()) {
+    if (program.choices.size() > 1) place.note(table_of_choices(program));
+  } else if (!program.reason.empty()) {
+    place.note(program.reason);
+  }
+}
+
+}  // namespace
+
+Machine machine_of(const RunSpec& spec, int steps) { return machine_of(spec, load_cluster(spec.machine), steps); }
+
+Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
+  Machine machine = described_machine(std::move(cluster), spec.precision == "tf32");
+  machine.steps = steps;
+  machine.options.algorithm = algorithm_of(spec.algorithm);
+  machine.options.chunk_bytes = parse_bytes(spec.chunk, "`chunk`");
+  if (machine.cluster.name == "ideal") machine.options.protocol = Protocol::ideal;
+  machine.options.is_fluid = machine.topology.device_count > kMostDevicesStepByStep;
+  if (!spec.memory_cap.empty())
+    machine.memory.assign(machine.topology.device_count, parse_bytes(spec.memory_cap, "`memory_cap`"));
+  else
+    for (std::uint32_t d = 0; d < machine.topology.device_count; ++d)
+      machine.memory.push_back(machine.cluster.devices[machine.topology.vertices[d].type].memory_bytes());
+  machine.kernels = kernels_of(machine, devices_for(spec, machine));
+  machine.target = described_target(machine.kernels);
+  constexpr std::size_t kLanesOfAGpu = 4;
+  const std::uint32_t first = devices_for(spec, machine)[0];
+  machine.most_lanes = machine.kernels == DeviceTarget::gpu
+                           ? kLanesOfAGpu
+                           : static_cast<std::size_t>(
+                                 std::max(1, machine.cluster.devices[machine.topology.vertices[first].type].sms));
+  return machine;
+}
+
+PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, const PlannerOptions& options) {
+  PassRunner runner({.skip = {}, .print = options.print_passes});
+  const bool is_described = !spec.machine.empty();
+  Machine machine = is_described ? machine_of(spec) : unmeasured_machine(place);
+  if (is_described) check_place(machine, place, fmt::format("`machine {}`", spec.machine));
+  const RunSpec completed = completed_for(spec, machine, place.cores());
+  Program program = compile_step(std::move(model), completed, machine, runner, options.compile);
+  if (!is_described) {
+    program.machine = measured_machine(program, place, spec.predict);
+    program.devices = devices_for(completed, program.machine);
+  }
+  if (place.rank() == 0) program = compile_order(std::move(program), runner, options.compile);
+  share(program, place);
+  if (spec.trials) try_choices(program, place);
+  tell(program, place);
+  return {std::move(program), runner.records()};
+}
+
+Program load_program(const std::string& path, const Workplace& place) {
+  const std::string where = fmt::format("`plan {}`", path);
+  Program program = load_program_json(read_file(path), where);
+  check_place(program.machine, place, where);
+  const std::uint32_t devices = program.spec.replicas * program.spec.stages;
+  if (place.groups() != nullptr && place.groups()->world->size() != static_cast<int>(devices))
+    fail_user("{}: it is for {} devices, and this job has {} processes; start `overtake launch -n {}`", where, devices,
+              place.groups()->world->size(), devices);
+  program.machine.target = std::shared_ptr<const Target>(place.backend, &place.backend->target());
+  program.machine.costs = nullptr;
+  PassRunner runner;
+  const Program here = compile_step(program.model, program.spec, program.machine, runner);
+  if (fingerprint(here.step) != fingerprint(program.step))
+    fail_user("{}: the kernels of this device want another step than the one that is planned there; plan it here with "
+              "`overtake plan`",
+              where);
+  return program;
+}
+
+}  // namespace overtake
