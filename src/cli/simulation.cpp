@@ -35,8 +35,8 @@ std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which, std
     all.emplace_back(spec).*member = name;
   };
   if (spec.stages > 1) {
-    for (const NamedSchedule& named : named_schedules()) add(named.name, &RunSpec::pipeline);
     add("search", &RunSpec::pipeline);
+    for (const NamedSchedule& named : named_schedules()) add(named.name, &RunSpec::pipeline);
   } else {
     for (const char* order : {"buckets", "by-layer", "scatter-gather", "first-k"}) add(order, &RunSpec::reduce);
   }

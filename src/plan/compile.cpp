@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "graph/live_memory.h"
 #include "ops/check_task.h"
 #include "passes/training_passes.h"
@@ -83,14 +82,9 @@ Program divide(Program p) {
   return p;
 }
 
-std::optional<std::uint64_t> memory_cap_of(const Program& p) {
-  if (!p.spec.memory_cap.empty()) return static_cast<std::uint64_t>(parse_bytes(p.spec.memory_cap, "`memory_cap`"));
-  return {};
-}
-
 Program put_on_lanes(Program p) {
   LaneOptions options{
-      .schedule = p.spec.schedule, .most_lanes = p.machine.most_lanes, .memory_cap = memory_cap_of(p)};
+      .schedule = p.spec.schedule, .most_lanes = p.machine.most_lanes, .memory_cap = memory_cap_of(p.spec)};
   if (p.spec.search_tries > 0) options.search_tries = p.spec.search_tries;
   static const std::vector<TaskCost> kNothing;
   const std::vector<TaskCost>& costs = p.costs.empty() ? kNothing : p.costs[kind_ids(p)[0]];

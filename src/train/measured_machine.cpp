@@ -11,6 +11,8 @@
 #include "plan/compile.h"
 #include "plan/detail_of.h"
 #include "plan/divide/micro_batch_sums.h"
+#include "plan/in_order.h"
+#include "plan/memory.h"
 #include "train/core_shares.h"
 #include "train/measure_link.h"
 #include "train/tags.h"
@@ -115,6 +117,8 @@ Machine measured_machine(const Program& p, const Workplace& place, bool predicts
     const bool is_open = p.spec.schedule == "ooo" || (p.spec.schedule == "auto" && (here.most_lanes > 1 || predicts));
     if (!is_open) return machine;
     const Graph graph = costed_graph(p);
+    // What is too large even in order is refused before anything is measured.
+    place_memory(schedule_in_order(graph), memory_cap_of(p.spec));
     machine.costs = std::make_shared<MeasuredCosts>(
         graph, std::vector<std::vector<TaskCost>>{costs_of(profile_of(graph, *place.backend, place.profiling))});
     return machine;

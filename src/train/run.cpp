@@ -6,7 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "base/units.h"
+#include "plan/divide/parallel_options.h"
 #include "train/initial_values.h"
 #include "train/tags.h"
 
@@ -41,8 +41,7 @@ TrainingRun::TrainingRun(PlannedRun planned, Workplace place, const RunSpec& spe
       seed_(spec.seed),
       initial_(std::move(initial)),
       passes_(std::move(planned.passes)) {
-  if (!spec.memory_cap.empty())
-    memory_cap_ = static_cast<std::uint64_t>(parse_bytes(spec.memory_cap, "`memory_cap`"));
+  memory_cap_ = memory_cap_of(spec);
   now_ = std::make_unique<Installed>(std::move(planned.program), place_, memory_cap_, nullptr);
   start_anew();
 }

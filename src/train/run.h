@@ -79,7 +79,7 @@ class TrainingRun {
   const Program& program() const { return now_->program(); }
   const Plan& plan() const { return now_->plan(); }
   const Graph& graph() const { return now_->graph(); }
-  const Workplace& place() const { return place_; }
+  const Workplace& workplace() const { return place_; }
   std::uint64_t peak_bytes() const { return plan().arena_bytes; }
   std::uint64_t steps_done() const { return steps_; }
   const std::vector<PassRecord>& passes() const { return passes_; }

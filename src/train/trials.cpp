@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "base/seconds_since.h"
-#include "base/units.h"
 #include "plan/compile.h"
 #include "plan/detail_of.h"
 #include "plan/memory.h"
@@ -32,11 +31,6 @@ constexpr double kRoundMs = 20;  // how long the steps of a round are to take at
 // one before it delayed.
 constexpr double kTrialMs = 300;
 constexpr int kLeastTrial = 3, kMostTrial = 30, kWarmUp = 2;
-
-std::optional<std::uint64_t> memory_cap_of(const Program& p) {
-  if (p.spec.memory_cap.empty()) return {};
-  return static_cast<std::uint64_t>(parse_bytes(p.spec.memory_cap, "`memory_cap`"));
-}
 
 // Medians of steps run in turn, so that the machine's moods hit all alike.
 void try_lanes(Program& p, const Workplace& place) {
@@ -74,7 +68,7 @@ float sum_over(Group& world, float x) {
 std::optional<Plan> placed(const Detail& mine, const Program& p, const RankGroups* groups) {
   std::optional<Plan> plan;
   try {
-    plan = place_memory(mine.plan, memory_cap_of(p));
+    plan = place_memory(mine.plan, memory_cap_of(p.spec));
   } catch (const UserError&) {
     // Too large; the other ranks must hear of it.
   }

@@ -118,7 +118,7 @@ TEST(SimulateProfile, MeasuredTimesStandForADevice) {
   EXPECT_GT(described, 0);
 
   says(here + " --batch 32", {"lenet.json", "16 samples", "32 samples", "--save-profile"});
-  says(here + " --batch 16 --optimizer sgd", {"adamw", "sgd"});
+  says(here + " --batch 16 --optimizer adamw", {"adamw", "sgd"});
   says("cnn --precision f32 --batch 16 --machine " + (folder / "one.toml"), {"is of lenet", "this step is of cnn"});
   says(here + " --batch 16 --measure cpu", {"--measure cpu", "lenet.json"});
   says(lenet + "--dp 2 --measure cpu --machine " + (folder / "both.toml"), {"--measure cpu", "profile"});

@@ -9,6 +9,11 @@
 
 namespace overtake {
 
+std::optional<std::uint64_t> memory_cap_of(const RunSpec& spec) {
+  if (spec.memory_cap.empty()) return {};
+  return static_cast<std::uint64_t>(parse_bytes(spec.memory_cap, "`memory_cap`"));
+}
+
 ParallelOptions parallel_options(const RunSpec& spec) {
   ParallelOptions parallel{.replicas = spec.replicas,
                            .stages = spec.stages,

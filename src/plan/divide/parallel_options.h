@@ -29,6 +29,9 @@ struct ParallelOptions {
   bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
 };
 
+// The most memory of a device that a spec allows; none: what the device has.
+std::optional<std::uint64_t> memory_cap_of(const RunSpec& spec);
+
 // User errors name the field.
 ParallelOptions parallel_options(const RunSpec& spec);
 void check(const ParallelOptions& options);

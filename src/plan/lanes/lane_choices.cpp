@@ -66,8 +66,9 @@ std::string describe(const TaskOrder& order) {
 
 std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskCost>& costs, const LaneOptions& options,
                                  std::string& reason) {
-  const Plan in_order = place_memory(schedule_in_order(graph), options.memory_cap);
+  const Plan in_order = place_memory(schedule_in_order(graph));
   std::vector<PlanChoice> choices = {{.name = "in order", .peak_bytes = in_order.arena_bytes}};
+  choices[0].fits = !options.memory_cap || in_order.arena_bytes <= *options.memory_cap;
   if (costs.empty()) return choices;
   const Profile profile = profile_of(costs);
   choices[0].predicted_ns = predicted_ns(in_order, profile);

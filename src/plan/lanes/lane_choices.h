@@ -20,8 +20,7 @@ struct LaneOptions {
 };
 
 // In order first, whose memory decides what the others may take; it may be all there is. `costs` are those of the
-// graph's tasks; none: nothing is known, and there is nothing but in order. `reason` says why there is only that. A
-// user error if in order is over the cap.
+// graph's tasks; none: nothing is known, and there is nothing but in order. `reason` says why there is only that.
 std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskCost>& costs, const LaneOptions& options,
                                  std::string& reason);
 
