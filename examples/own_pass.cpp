@@ -7,6 +7,9 @@
 
 #include <algorithm>
 
+#include "passes/pass.h"
+#include "train/session.h"
+
 using namespace overtake;
 
 namespace {

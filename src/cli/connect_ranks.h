@@ -1,7 +1,7 @@
 #pragma once
 // A process that is one of several which train together.
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 #include "train/session.h"
 
 namespace overtake {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 #include "train/session.h"
 
 namespace overtake {

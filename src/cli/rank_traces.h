@@ -6,7 +6,7 @@
 
 #include "comm/clock_offset.h"
 #include "comm/group.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 #include "train/parallel.h"
 
 namespace overtake {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "machine/target.h"
-#include "machine/virtual_link.h"
+#include "overtake/target.h"
+#include "overtake/virtual_link.h"
 
 namespace overtake {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "graph/fingerprint.h"
-#include "graph/plan.h"
 #include "ops/check_task.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

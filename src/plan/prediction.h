@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/machine.h"
+#include "overtake/machine.h"
 #include "plan/divide/outline.h"
 #include "sim/cluster_simulator.h"
 

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/hash.h"
-#include "models/zoo.h"
 #include "optimizers.h"
+#include "overtake/zoo.h"
 #include "plan/in_order.h"
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"

@@ -7,7 +7,7 @@
 
 #include "comm/local/local_group.h"
 #include "exec/transfer_calls.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "train/session.h"
 
 namespace overtake {

@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "cuda/device_array.h"
-#include "models/zoo.h"
 #include "one_member_plan.h"
+#include "overtake/zoo.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
 #include "train/planning.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "golden/golden.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 namespace overtake::golden {
 namespace {

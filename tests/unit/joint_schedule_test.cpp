@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "exec/cpu/target.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/lanes/join_gradients.h"

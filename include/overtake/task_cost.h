@@ -10,7 +10,8 @@ struct TaskCost {
   // What its arithmetic and its memory traffic take by themselves, each at most ns: the larger of the two is what binds
   // it. Both 0: not known, taken as bound by arithmetic.
   std::int64_t compute_ns = 0, memory_ns = 0;
-  double load = 1;  // the part of the device it needs for its full speed, as in Profile::load
+  // The part of the device it needs for its full speed: tasks whose loads add up to at most 1 do not slow one another.
+  double load = 1;
 };
 
 }  // namespace overtake

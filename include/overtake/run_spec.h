@@ -1,12 +1,12 @@
 #pragma once
-// What a user wants of a training run, as plain data. The table of its fields (run/field.h) has their names, meanings
-// and bounds; flags, files, checkpoints and what ranks compare come from that table.
+// What a user wants of a training run, as plain data. The table of its fields (src/run/field.h) has their names,
+// meanings and bounds; flags, files, checkpoints and what ranks compare come from that table.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "run/optimizer_settings.h"
+#include "overtake/optimizer_settings.h"
 
 namespace overtake {
 

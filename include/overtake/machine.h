@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "machine/cluster.h"
-#include "machine/cluster_options.h"
-#include "machine/virtual_link.h"
+#include "overtake/cluster.h"
+#include "overtake/cluster_options.h"
+#include "overtake/virtual_link.h"
 
 namespace overtake {
 
