@@ -31,7 +31,7 @@ MAY_SEE = {
 }
 # Rooms that know no graph: the public headers they may include. Every other room may include all of them.
 MAY_SEE_PUBLIC = {
-    "base": ["error", "layout"],
+    "base": ["error", "layout", "version"],
     "run": ["error", "run_spec", "optimizer_settings"],
     "kernels": ["error", "layout"],
     "launch": ["error"],

@@ -7,6 +7,7 @@
 //   RunSpec         what a user wants of a training run     run_spec.h
 //   Machine         where steps run                         machine.h
 //   UserError       what the user gave is wrong             error.h
+//   version()       which Overtake this is                  version.h
 
 #include "overtake/cluster.h"
 #include "overtake/cluster_options.h"
@@ -23,5 +24,6 @@
 #include "overtake/target.h"
 #include "overtake/task_cost.h"
 #include "overtake/types.h"
+#include "overtake/version.h"
 #include "overtake/virtual_link.h"
 #include "overtake/zoo.h"

@@ -8,6 +8,7 @@
 #include "comm/gloo/gloo_group.h"
 #include "comm/store.h"
 #include "launch/worker.h"
+#include "overtake/version.h"
 #include "run/field.h"
 #include "train/run_options.h"
 
@@ -48,7 +49,7 @@ void connect_ranks(SessionOptions& session, const RunSpec& spec) {
                    .rank = worker->rank,
                    .size = worker->size,
                    .interface = {},
-                   .identity = fmt::format("version = {}\n{}", OVERTAKE_VERSION, identity_of(completed(spec))),
+                   .identity = fmt::format("version = {}\n{}", version(), identity_of(completed(spec))),
                    .group = {}};
   if (!worker->address.empty()) gloo.address = worker->address;
   gloo.group.time_out = milliseconds(spec.time_out);
