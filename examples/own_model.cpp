@@ -4,6 +4,9 @@
 
 #include <overtake/overtake.h>
 
+#include "train/loop.h"
+#include "train/run.h"
+
 using namespace overtake;
 
 int main() try {

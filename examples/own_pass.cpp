@@ -7,6 +7,9 @@
 
 #include <algorithm>
 
+#include "passes/pass.h"
+#include "train/run.h"
+
 using namespace overtake;
 
 namespace {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that dependencies between the folders of src/ point one way.
+"""Checks that dependencies between the folders of src/ and the public headers point one way.
 
-Prints every #include that leads to a room its own room must not know, and exits 1 if there is one.
+The public headers, include/overtake/, are the lowest room: they include one another and the standard library, nothing
+else. Prints every #include that leads to a room its own room must not know, and exits 1 if there is one.
 """
 import pathlib
 import re
 import sys
 
-# Room: the rooms it may include besides itself.
+# Room: the rooms it may include besides itself and the public headers.
 MAY_SEE = {
     "base": [],
     "run": ["base"],
@@ -28,26 +29,57 @@ MAY_SEE = {
     "cli": ["base", "run", "graph", "ops", "models", "machine", "passes", "plan", "sim", "exec", "comm", "launch", "report",
             "train"],
 }
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/')
+# Rooms that know no graph: the public headers they may include. Every other room may include all of them.
+MAY_SEE_PUBLIC = {
+    "base": ["error", "layout", "version"],
+    "run": ["error", "run_spec", "optimizer_settings"],
+    "kernels": ["error", "layout"],
+    "launch": ["error"],
+}
+PUBLIC = "overtake"
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
+STANDARD_HEADER = re.compile(r"[a-z_]+")  # those of C++: no folder, no ending
+
+
+def fault_of_public(quote: str, name: str) -> str:
+    """What is wrong with a public header that includes `name`; empty: nothing."""
+    is_right = name.startswith(PUBLIC + "/") if quote == '"' else STANDARD_HEADER.fullmatch(name)
+    return "" if is_right else f"a public header must not include {name}"
+
+
+def fault_of(room: str, name: str) -> str:
+    """What is wrong with a file of `room` that includes `name`; empty: nothing."""
+    other, _, header = name.partition("/")
+    if other == PUBLIC:
+        allowed = MAY_SEE_PUBLIC.get(room)
+        return "" if allowed is None or header.removesuffix(".h") in allowed else f"{room} must not know {name}"
+    if other == room or other not in MAY_SEE or other in MAY_SEE[room]:
+        return ""
+    return f"{room} must not know {other}"
+
+
+def sources_under(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh"))
 
 
 def main() -> int:
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "src"
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     wrong = []
-    files = sorted(p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh"))
-    if not files:
-        print(f"check_rooms: no sources under {root}", file=sys.stderr)
+    public, private = sources_under(root / "include"), sources_under(root / "src")
+    if not public or not private:
+        print(f"check_rooms: no sources under {root}/include or {root}/src", file=sys.stderr)
         return 2
-    for path in files:
-        room = path.relative_to(root).parts[0]
-        if room not in MAY_SEE:
+    for path in public + private:
+        room = PUBLIC if path in public else path.relative_to(root / "src").parts[0]
+        if room != PUBLIC and room not in MAY_SEE:
             wrong.append(f"{path}: room '{room}' is not in the table of {sys.argv[0]}")
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            found = INCLUDE.match(line)
-            if found and found[1] != room and found[1] in MAY_SEE and found[1] not in MAY_SEE[room]:
-                wrong.append(f"{path}:{number}: {room} must not know {found[1]}")
-    print("\n".join(wrong) if wrong else f"rooms: {len(files)} files, all dependencies point one way")
+            if found := INCLUDE.match(line):
+                fault = fault_of_public(found[1], found[2]) if room == PUBLIC else fault_of(room, found[2])
+                if fault:
+                    wrong.append(f"{path}:{number}: {fault}")
+    print("\n".join(wrong) if wrong else f"rooms: {len(public) + len(private)} files, all dependencies point one way")
     return 1 if wrong else 0
 
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/backend.h"
-#include "graph/plan.h"
-#include "models/zoo.h"
+#include "overtake/plan.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "graph/place.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "overtake/model.h"
 
 namespace overtake::parts {
 

@@ -16,7 +16,9 @@ struct RunSetup {
   RunOptions more = {};
 };
 
-inline TrainingRun run_of(Graph model, RunSetup setup) { return TrainingRun(std::move(model), setup.spec, std::move(setup.more)); }
+inline TrainingRun run_of(Graph model, RunSetup setup) {
+  return TrainingRun(std::move(model), setup.spec, std::move(setup.more));
+}
 
 // In order, so that nothing is measured.
 inline RunSetup in_order_setup() {

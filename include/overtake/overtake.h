@@ -1,16 +1,30 @@
 #pragma once
-// The public API. Everything else under src/ may change.
+// The public API: everything that is installed. What lies under src/ may change at any time.
 //
-//   Model    builds a network op by op                         models/model.h
-//   TrainingRun  plans it for a device, holds weights, steps   train/run.h
-//   Graph, Plan, Trace and passes over them                    graph/, passes/pass.h
+//   Model           builds a network op by op               model.h
+//   build_model     gives a network of the zoo by its name  zoo.h
+//   Graph, Plan     what a step consists of, and its order  graph.h, plan.h
+//   RunSpec         what a user wants of a training run     run_spec.h
+//   Machine         where steps run                         machine.h
+//   UserError       what the user gave is wrong             error.h
+//   version()       which Overtake this is                  version.h
 
-#include "base/error.h"
-#include "graph/graph.h"
-#include "graph/plan.h"
-#include "models/model.h"
-#include "models/zoo.h"
-#include "passes/pass.h"
-#include "report/perfetto.h"
-#include "train/loop.h"
-#include "train/run.h"
+#include "overtake/cluster.h"
+#include "overtake/cluster_options.h"
+#include "overtake/cost_model.h"
+#include "overtake/error.h"
+#include "overtake/graph.h"
+#include "overtake/layout.h"
+#include "overtake/machine.h"
+#include "overtake/matmul_view.h"
+#include "overtake/memory_level.h"
+#include "overtake/model.h"
+#include "overtake/optimizer_settings.h"
+#include "overtake/plan.h"
+#include "overtake/run_spec.h"
+#include "overtake/target.h"
+#include "overtake/task_cost.h"
+#include "overtake/types.h"
+#include "overtake/version.h"
+#include "overtake/virtual_link.h"
+#include "overtake/zoo.h"

@@ -1,24 +1,13 @@
 #pragma once
-// Two kinds of error: the user's (exit code 2, says what to do) and ours (a bug, says so).
+// How errors are thrown inside Overtake: the user's by fail_user, ours by OVERTAKE_CHECK.
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <string>
 
+#include "overtake/error.h"
+
 namespace overtake {
-
-// Something the user gave is wrong. The text reads "<where>: <what>: <values>; <what to do>".
-class UserError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// A broken promise inside Overtake itself.
-class InternalError : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
-};
 
 template <class... Args>
 [[noreturn]] void fail_user(fmt::format_string<Args...> text, Args&&... args) {

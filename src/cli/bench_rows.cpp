@@ -43,9 +43,7 @@ double BenchRow::median() const {
 
 double BenchRow::fastest() const { return *std::ranges::min_element(ms); }
 
-double BenchRow::predicted() const {
-  return run->predicted_ms().value_or(0);
-}
+double BenchRow::predicted() const { return run->predicted_ms().value_or(0); }
 
 std::optional<double> BenchRow::idle() const {
   if (idle_ms.empty()) return {};

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "comm/gloo/gloo_group.h"
-#include "base/version.h"
 #include "comm/store.h"
-#include "launch/worker.h"
-#include "run/field.h"
 #include "exec/cuda/description.h"
+#include "launch/worker.h"
+#include "overtake/version.h"
+#include "run/field.h"
 #include "train/run_options.h"
 
 namespace overtake {

@@ -42,8 +42,7 @@ std::vector<Move> moves_of(const Program& program, const Plan& plan) {
   for (std::size_t l = 0; l < plan.lanes.size(); ++l)
     for (const TaskId t : plan.lanes[l].tasks) {
       const bool is_delayed = plan.graph.tasks[t].is_delayed;
-      if (l > 0 || is_delayed)
-        moves.push_back({t, l, is_delayed, profile.alone_ns[t], l > 0 ? beside(t) : kNone});
+      if (l > 0 || is_delayed) moves.push_back({t, l, is_delayed, profile.alone_ns[t], l > 0 ? beside(t) : kNone});
     }
   std::ranges::stable_sort(moves, std::greater{}, &Move::ns);
   return moves;

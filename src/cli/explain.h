@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 #include "plan/program.h"
 
 namespace overtake {
@@ -17,8 +17,8 @@ struct Variant {
 // Plain launches, + one graph per step (where the device has that), + fusion, + out of order: each on top of the last.
 std::vector<Variant> variants(const RunSpec& spec);
 
-// Where weight gradients and updates went in the plan of a program that runs: on which lane, beside which task of the main
-// lane.
+// Where weight gradients and updates went in the plan of a program that runs: on which lane, beside which task of the
+// main lane.
 std::string moves_table(const Program& program, const Plan& plan);
 nlohmann::json json_of_choices(const Program& program);
 nlohmann::json json_of_moves(const Program& program, const Plan& plan);

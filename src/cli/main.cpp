@@ -5,11 +5,11 @@
 #include <exception>
 
 #include "base/error.h"
-#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/spec_flags.h"
 #include "comm/group.h"
 #include "launch/worker.h"
+#include "overtake/version.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
 int run(int argc, char** argv) {
   CLI::App app("Overtake trains neural networks out of order: same weights, less waiting.", "overtake");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string(overtake::version()));
+  app.set_version_flag("--version", fmt::format("overtake {}, commit {}", overtake::version(), overtake::commit()));
   app.footer("`overtake COMMAND --help` has the options and an example of each command.");
   int exit_code = 0;
   overtake::add_train_command(app, exit_code);

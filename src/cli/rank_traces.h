@@ -6,8 +6,8 @@
 
 #include "comm/clock_offset.h"
 #include "comm/group.h"
-#include "graph/plan.h"
-#include "run/run_spec.h"
+#include "overtake/plan.h"
+#include "overtake/run_spec.h"
 
 namespace overtake {
 

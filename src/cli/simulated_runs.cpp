@@ -5,9 +5,7 @@
 namespace overtake {
 
 SimulatedRun::SimulatedRun(SimulatedStep simulated)
-    : SimulatedStep(std::move(simulated)),
-      times(device_times(plan(), trace())),
-      peaks(memory_peaks(plan(), trace())) {}
+    : SimulatedStep(std::move(simulated)), times(device_times(plan(), trace())), peaks(memory_peaks(plan(), trace())) {}
 
 const MemoryPeak& SimulatedRun::largest_peak() const {
   return *std::ranges::max_element(peaks, {}, &MemoryPeak::bytes);

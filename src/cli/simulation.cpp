@@ -244,13 +244,10 @@ class Simulation {
     const Job& job = jobs_[0];
     const RunSpec& spec = job.spec;
     if (flags_.spec.json) {
-      nlohmann::json out = {{"model", job.name()},
-                            {"cluster", job.machine.cluster.name},
-                            {"dp", spec.replicas},
-                            {"pp", spec.stages},
-                            {"micro_batches", spec.micro_batches},
-                            {"runs", nlohmann::json::array()},
-                            {"left_out", left_out}};
+      nlohmann::json out = {
+          {"model", job.name()}, {"cluster", job.machine.cluster.name}, {"dp", spec.replicas},
+          {"pp", spec.stages},   {"micro_batches", spec.micro_batches}, {"runs", nlohmann::json::array()},
+          {"left_out", left_out}};
       for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, job.samples(), run.fits(job.machine)));
       out["step_ms"] = runs[0].step_ms();
       fmt::print("{}", dumped(out));
@@ -266,7 +263,7 @@ class Simulation {
   }
 
   const SimulateFlags& flags_;
-  std::vector<Job> jobs_;  // the first is the one of the command line
+  std::vector<Job> jobs_;              // the first is the one of the command line
   std::vector<std::uint32_t> in_use_;  // devices
 };
 
@@ -281,10 +278,10 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
   if (program.machine.has_devices()) flags.add_scenario(program.machine);
   const SimulatedRun run(simulated_step(program));
   if (!run.step.result.is_finished)
-    tell_stuck(run.name, run.step.job(run.step.steps_in_a_row), run.step.result, program.machine.topology, flags.spec.json);
+    tell_stuck(run.name, run.step.job(run.step.steps_in_a_row), run.step.result, program.machine.topology,
+               flags.spec.json);
   if (!flags.trace.empty())
-    write_file_atomically(flags.trace,
-                          perfetto_json({{run.name, &run.plan(), {run.trace()}, program.machine.name()}}));
+    write_file_atomically(flags.trace, perfetto_json({{run.name, &run.plan(), {run.trace()}, program.machine.name()}}));
   if (!flags.chakra_out.empty()) write_chakra(run.plan(), run.trace(), flags.chakra_out);
   const std::int64_t samples =
       samples_of(program.step) * program.spec.replicas * std::int64_t{program.spec.micro_batches};

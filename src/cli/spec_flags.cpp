@@ -70,7 +70,7 @@ void SpecFlags::add_field(CLI::App& app, const Field& field) {
         ->type_name(type_shown(field));
   } else {
     app.add_option_function<std::string>(
-           field.name == kPositional  ? "MODEL"
+           field.name == kPositional ? "MODEL"
            : field.name == "machine" ? flag + ",--cluster"
                                      : flag,
            [this, f](const std::string& word) {

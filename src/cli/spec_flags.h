@@ -35,8 +35,8 @@ class SpecFlags {
   std::string file_, save_to_;
 };
 
-// The run that a plan file is of, with what else is said of it. A field that decides a program, and is given another value
-// than the plan has, is a user error.
+// The run that a plan file is of, with what else is said of it. A field that decides a program, and is given another
+// value than the plan has, is a user error.
 RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 
 // The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:

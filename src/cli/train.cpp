@@ -102,8 +102,7 @@ int train(const SpecFlags& flags) {
   if (run.is_first()) flags.save(as_given);
   if (run.is_first())
     fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", spec.model, run.graph().tasks.size(),
-               run.plan().lanes.size(), run.plan().schedule,
-               format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
+               run.plan().lanes.size(), run.plan().schedule, format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
 
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
@@ -119,9 +118,8 @@ int train(const SpecFlags& flags) {
 
   if (!spec.trace.empty()) {
     const std::string name = spec.model + ", " + run.plan().schedule;
-    const std::string text =
-        groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces)
-               : perfetto_json({{name, &run.plan(), result.traces, spec.device}});
+    const std::string text = groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces)
+                                    : perfetto_json({{name, &run.plan(), result.traces, spec.device}});
     if (run.is_first()) write_file_atomically(spec.trace, text);
   }
   const std::string hash = hash_text(run.weights_hash());

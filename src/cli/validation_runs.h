@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cli/simulated_runs.h"
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 
 namespace overtake {
 

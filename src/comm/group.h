@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/types.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

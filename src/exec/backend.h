@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "machine/cluster.h"
-#include "machine/target.h"
-#include "machine/virtual_link.h"
+#include "overtake/cluster.h"
+#include "overtake/target.h"
+#include "overtake/virtual_link.h"
 
 namespace overtake {
 

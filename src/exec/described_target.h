@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "machine/cluster.h"
-#include "machine/target.h"
+#include "overtake/cluster.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "graph/types.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -7,7 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/error.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

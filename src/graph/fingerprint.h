@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -1,4 +1,4 @@
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 #include <algorithm>
 

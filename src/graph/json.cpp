@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 namespace {

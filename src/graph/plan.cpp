@@ -1,4 +1,4 @@
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 #include <algorithm>
 

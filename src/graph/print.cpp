@@ -1,7 +1,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 namespace {

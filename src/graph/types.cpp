@@ -1,4 +1,4 @@
-#include "graph/types.h"
+#include "overtake/types.h"
 
 #include <fmt/ranges.h>
 

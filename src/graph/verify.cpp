@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "graph/place.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 namespace {

@@ -1,4 +1,4 @@
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 

@@ -25,7 +25,9 @@ std::vector<ClusterField> fields_of(MemoryLevel& level, const DeviceType& device
           {"capacity", Integer{&level.bytes, Measure::bytes}, is_described},
           {"bandwidth", Integer{&level.bytes_per_s, Measure::bytes_per_s}, is_described}};
 }
-std::vector<ClusterField> fields_of(NodeType& n) { return {{"count", Count{&n.count}}, {"devices", Slots{&n.devices}, true}}; }
+std::vector<ClusterField> fields_of(NodeType& n) {
+  return {{"count", Count{&n.count}}, {"devices", Slots{&n.devices}, true}};
+}
 std::vector<ClusterField> fields_of(SwitchType& s) {
   Reduction& r = s.reduction;
   const bool adds = r.mode != ReductionMode::none;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 
@@ -43,8 +43,8 @@ struct Levels {  // [{ capacity = "80 GB", bandwidth = "3.35 TB/s" }], outermost
 struct Pairs {  // ["box/gpu", "leaf"], or a list of such pairs
   std::vector<LinkEnds>* value;
 };
-using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*,
-                                ReductionMode*>;
+using FieldPlace =
+    std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*, ReductionMode*>;
 struct ClusterField {
   std::string_view key;
   FieldPlace place;
@@ -55,7 +55,8 @@ std::vector<ClusterField> fields_of(DeviceType& device);
 std::vector<ClusterField> fields_of(MemoryLevel& level, const DeviceType& device);
 std::vector<ClusterField> fields_of(NodeType& node);
 std::vector<ClusterField> fields_of(SwitchType& type);
-std::vector<ClusterField> fields_of(LinkType& link, std::vector<LinkEnds>& pairs);  // one section may be of several links
+std::vector<ClusterField> fields_of(LinkType& link,
+                                    std::vector<LinkEnds>& pairs);  // one section may be of several links
 
 // "NODE/NAME", or "NAME" outside nodes; with ".3" behind it for the fourth of them.
 std::string path_of(const std::string& node, const std::string& name);

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "machine/cluster.h"
 #include "machine/cluster_check.h"
 #include "machine/cluster_fields.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 namespace {

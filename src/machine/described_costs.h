@@ -1,8 +1,8 @@
 #pragma once
 // Costs of devices that a cluster describes: by their rates, or by a profile that was measured where such a device is.
 
-#include "machine/cluster.h"
-#include "machine/cost_model.h"
+#include "overtake/cluster.h"
+#include "overtake/cost_model.h"
 
 namespace overtake {
 

@@ -1,4 +1,4 @@
-#include "machine/machine.h"
+#include "overtake/machine.h"
 
 #include <fmt/format.h>
 

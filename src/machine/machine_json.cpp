@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "machine/machine.h"
+#include "overtake/machine.h"
 
 namespace overtake {
 
@@ -25,9 +25,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClusterOptions, speeds, failures, algorithm, 
                                    overlap_slows)
 
 std::string save_json(const Machine& machine) {
-  return json{{"kind", machine.kind},   {"cluster", machine.cluster},       {"options", machine.options},
-              {"memory", machine.memory}, {"steps", machine.steps}, {"text", machine.text},
-              {"most_lanes", machine.most_lanes}, {"kernels", machine.kernels}}
+  return json{{"kind", machine.kind},
+              {"cluster", machine.cluster},
+              {"options", machine.options},
+              {"memory", machine.memory},
+              {"steps", machine.steps},
+              {"text", machine.text},
+              {"most_lanes", machine.most_lanes},
+              {"kernels", machine.kernels}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "machine/cost_model.h"
 #include "machine/profile.h"
+#include "overtake/cost_model.h"
 
 namespace overtake {
 

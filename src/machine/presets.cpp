@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "graph/graph.h"
-#include "machine/cluster.h"
-#include "machine/task_cost.h"
+#include "overtake/cluster.h"
+#include "overtake/graph.h"
+#include "overtake/task_cost.h"
 
 namespace overtake {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The families of the zoo, each in its own file.
 
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 namespace overtake {
 

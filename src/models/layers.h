@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "models/model.h"
 #include "models/settings.h"
+#include "overtake/model.h"
 
 namespace overtake {
 

@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "overtake/model.h"
 
 #include <algorithm>
 

@@ -47,7 +47,8 @@ Network load_network(const std::string& model, const ImportOptions& options) {
     const double batch = is_given ? settings.all().at("batch") : entry->defaults.at("batch");
     // What is no number of samples is refused below.
     if (batch >= 1 && batch == std::floor(batch))
-      settings.set("batch", static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces, is_given)));
+      settings.set("batch",
+                   static_cast<double>(samples_of_a_piece(static_cast<std::int64_t>(batch), options.pieces, is_given)));
   }
   return {build_model(model, settings), {}};
 }

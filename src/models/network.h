@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/safetensors.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 namespace overtake {
 

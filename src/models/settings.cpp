@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "overtake/zoo.h"
 
 namespace overtake {
 namespace {

@@ -7,22 +7,6 @@
 
 namespace overtake {
 
-// Those that were given. Which ones a network knows, and what they are when not given, is in its entry of the zoo.
-class ModelSettings {
- public:
-  ModelSettings() = default;
-  explicit ModelSettings(std::map<std::string, double> given) : given_(std::move(given)) {}
-  // "layers=6,width=512"; a user error if it reads otherwise. `norm` may be a word: batch (0) or group (32).
-  static ModelSettings parse(const std::string& text);
-
-  bool has(const std::string& name) const { return given_.contains(name); }
-  const std::map<std::string, double>& all() const { return given_; }
-  void set(const std::string& name, double value) { given_[name] = value; }
-
- private:
-  std::map<std::string, double> given_;
-};
-
 // All of them, for the one who builds. What is out of range is a user error that names the network and the setting.
 class Settings {
  public:

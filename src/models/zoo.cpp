@@ -1,9 +1,10 @@
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "models/families.h"
+#include "models/settings.h"
 #include "ops/op.h"
 
 namespace overtake {

@@ -2,7 +2,7 @@
 // Checks every task of a graph against the table of ops: how many operands it has, which of them are absent, and
 // whether their shapes and element types fit. The rules are the ops' own, see OpTraits::tasks.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -1,7 +1,7 @@
 #pragma once
 // What the operands of a convolution task are, whichever of its three kinds it is.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Appends the backward tasks: for each forward task, in reverse, its input_grad and weight_grad as separate tasks.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

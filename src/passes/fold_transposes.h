@@ -2,7 +2,7 @@
 // Transposes before and behind matrix products become part of the product, which reads and writes matrices where they
 // lie.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

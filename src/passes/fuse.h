@@ -4,8 +4,8 @@
 #include <functional>
 #include <string_view>
 
-#include "graph/graph.h"
 #include "ops/op.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Trees of activations, adds and muls become one task each, so that what is between never goes through memory.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

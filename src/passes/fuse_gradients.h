@@ -1,6 +1,6 @@
 #pragma once
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

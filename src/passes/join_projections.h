@@ -1,7 +1,7 @@
 #pragma once
 // One product instead of three.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Chooses how images lie in memory, and puts a reorder only where two neighbours disagree.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

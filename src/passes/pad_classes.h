@@ -1,7 +1,7 @@
 #pragma once
 // Classifiers whose number of classes does not suit matrix units (50257, 30522) get a few more that take no part.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

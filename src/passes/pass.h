@@ -1,6 +1,6 @@
 #pragma once
-// A pass is a pure function State -> State (Graph -> Graph, Plan -> Plan, or Program -> Program) with a name, something it needs to
-// hold before, and something it grants to hold after. One runner runs them all.
+// A pass is a pure function State -> State (Graph -> Graph, Plan -> Plan, or Program -> Program) with a name, something
+// it needs to hold before, and something it grants to hold after. One runner runs them all.
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "graph/fingerprint.h"
-#include "graph/plan.h"
 #include "ops/check_task.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

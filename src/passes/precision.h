@@ -2,7 +2,7 @@
 // Computes in bfloat16: activations and their gradients are bfloat16; weights, their gradients, statistics, optimizer
 // states and losses stay float32.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

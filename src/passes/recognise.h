@@ -1,7 +1,7 @@
 #pragma once
 // Finds groups of small ops that are one larger op, and replaces them: what models from files are made of.
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -2,7 +2,7 @@
 // Concats without copies: their inputs are written where they belong in the result, and the gradients of the inputs
 // are read where they lie in the gradient of the result. A chain of concats, as of DenseNet, becomes one wide image.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "machine/target.h"
+#include "overtake/target.h"
 #include "passes/pass.h"
 #include "passes/updates.h"
 

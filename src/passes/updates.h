@@ -1,8 +1,8 @@
 #pragma once
 // Appends the update of every trained weight, and the clipping of the global gradient norm before it.
 
-#include "graph/graph.h"
-#include "run/optimizer_settings.h"
+#include "overtake/graph.h"
+#include "overtake/optimizer_settings.h"
 
 namespace overtake {
 

@@ -2,7 +2,7 @@
 // Stores each weight the way its gradient comes out, and gives tasks that want another format a reordered copy, made
 // once per step and shared.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

@@ -121,7 +121,8 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
   // What tasks take is asked once, of the graph that is planned.
   if (p.machine.costs) passes.push_back({"costs", ask_costs});
   if (options.own_order) {
-    passes.push_back({"own_order", [&options](Program program) { return take_own_order(std::move(program), options); }});
+    passes.push_back(
+        {"own_order", [&options](Program program) { return take_own_order(std::move(program), options); }});
     return passes;
   }
   // Across devices first: it is what other devices wait for.
@@ -158,7 +159,8 @@ void choose_lanes(Program& p) {
   if (!must && static_cast<double>(ns(*fastest)) > kWorthwhile * static_cast<double>(ns(all[0]))) {
     p.reason = "schedule: in order; reordering does not pay here: " + times;
   } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
-    p.reason = fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
+    p.reason =
+        fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
   } else {
     p.chosen = static_cast<std::size_t>(fastest - all.begin());
     p.reason = fmt::format("schedule: {}; {}", describe(fastest->order), times);
@@ -189,8 +191,9 @@ std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machi
   if (!machine.has_devices()) return {};
   const std::uint32_t there = machine.topology.device_count;
   if (wanted > there)
-    fail_user("`dp {}` x `pp {}`: they are {} devices, and machine {} has {}; add nodes (a preset takes them as NAME:4)",
-              spec.replicas, spec.stages, wanted, machine.name(), there);
+    fail_user(
+        "`dp {}` x `pp {}`: they are {} devices, and machine {} has {}; add nodes (a preset takes them as NAME:4)",
+        spec.replicas, spec.stages, wanted, machine.name(), there);
   std::vector<std::uint32_t> devices = devices_from_text(spec.devices);
   if (devices.empty()) {
     devices.resize(wanted);
@@ -221,9 +224,10 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
             .choices = {},
             .reason = {}};
   if (options.own_order && is_divided)
-    fail_user("own_order: it is for one device and a batch in one piece, and this run has {} x {} devices with {}; leave "
-              "it out",
-              spec.replicas, spec.stages, spec.micro_batches);
+    fail_user(
+        "own_order: it is for one device and a batch in one piece, and this run has {} x {} devices with {}; leave "
+        "it out",
+        spec.replicas, spec.stages, spec.micro_batches);
   if (p.has_several_devices() && spec.schedule != "auto")
     fail_user(
         "`schedule {}`: it is for one device; with `dp {}` x `pp {}` the order comes from `pipeline` and `reduce`, so "

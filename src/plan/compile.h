@@ -1,7 +1,7 @@
 #pragma once
 // compile: from a model, what a user wants of a run, and a machine to a program, by one list of passes whatever the
-// layout. Pure: the same three give the same program. Measuring makes a machine beforehand (train/measured_machine), and
-// trying choices out for real comes after it (train/trials).
+// layout. Pure: the same three give the same program. Measuring makes a machine beforehand (train/measured_machine),
+// and trying choices out for real comes after it (train/trials).
 
 #include <functional>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

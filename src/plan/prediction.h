@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/machine.h"
+#include "overtake/machine.h"
 #include "plan/divide/outline.h"
 #include "sim/cluster_simulator.h"
 
@@ -14,7 +14,7 @@ struct PredictedStep {
   Outline outline;                          // with what the machine adds to a step
   std::vector<std::uint32_t> devices = {};  // per device of the outline, which of the machine
   JobResult result = {};                    // its trace is of a step among others
-  int steps_in_a_row = 1;                    // that were simulated
+  int steps_in_a_row = 1;                   // that were simulated
 
   std::int64_t step_ns() const { return result.trace.step_ns; }
   double step_ms() const { return static_cast<double>(step_ns()) * 1e-6; }

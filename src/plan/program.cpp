@@ -17,7 +17,8 @@ std::string ms_text(std::int64_t ns) {
 }  // namespace
 
 TaskOrder order_of(const Plan& plan) {
-  TaskOrder order{.schedule = plan.schedule, .lanes = plan.lanes, .waits = plan.waits, .joins = plan.joins, .delayed = {}};
+  TaskOrder order{
+      .schedule = plan.schedule, .lanes = plan.lanes, .waits = plan.waits, .joins = plan.joins, .delayed = {}};
   for (TaskId t = 0; t < plan.graph.tasks.size(); ++t)
     if (plan.graph.tasks[t].is_delayed) order.delayed.push_back(t);
   return order;
@@ -45,8 +46,9 @@ void verify(const Program& program) {
                  program.choices.size());
   for (const PlanChoice& choice : program.choices) {
     if (choice.schedule.orders.empty()) continue;
-    OVERTAKE_CHECK(choice.schedule.orders.size() == program.spec.stages, "{}: orders for {} devices of a pipeline of {}",
-                   choice.name, choice.schedule.orders.size(), program.spec.stages);
+    OVERTAKE_CHECK(choice.schedule.orders.size() == program.spec.stages,
+                   "{}: orders for {} devices of a pipeline of {}", choice.name, choice.schedule.orders.size(),
+                   program.spec.stages);
   }
 }
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "graph/fingerprint.h"
-#include "graph/plan.h"
-#include "machine/machine.h"
+#include "overtake/machine.h"
+#include "overtake/plan.h"
+#include "overtake/run_spec.h"
 #include "plan/divide/first_k.h"
 #include "plan/pipeline/schedule.h"
-#include "run/run_spec.h"
 
 namespace overtake {
 
@@ -48,9 +48,10 @@ struct PlanChoice {
 };
 
 struct Program {
-  RunSpec spec;          // the fields that decide a program, completed; all others have their defaults
+  RunSpec spec;  // the fields that decide a program, completed; all others have their defaults
   Machine machine;
-  std::vector<std::uint32_t> devices;  // of the machine, replica by replica; the machine has no others without a cluster
+  std::vector<std::uint32_t>
+      devices;  // of the machine, replica by replica; the machine has no others without a cluster
   Graph model;  // forward, of one micro-batch of one replica, as it was given
   Graph step;   // the same after the graph passes: a whole training step
   // For each kind of device, what the tasks of costed_graph() take there; empty where nothing is known.

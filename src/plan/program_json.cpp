@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/version.h"
+#include "overtake/version.h"
 #include "plan/program.h"
 #include "run/field.h"
 
@@ -71,12 +71,12 @@ json to_json(const PlanChoice& c, bool is_chosen) {
 
 PlanChoice choice_from(const json& in) {
   PlanChoice c{.name = in.at("name").get<std::string>(),
-           .predicted_ns = in.at("predicted_ns").get<std::int64_t>(),
-           .measured_ns = in.at("measured_ns").get<std::int64_t>(),
-           .peak_bytes = in.at("peak_bytes").get<std::uint64_t>(),
-           .fits = in.at("fits").get<bool>(),
-           .won_rounds = in.at("won_rounds").get<int>(),
-           .reason = in.at("reason").get<std::string>()};
+               .predicted_ns = in.at("predicted_ns").get<std::int64_t>(),
+               .measured_ns = in.at("measured_ns").get<std::int64_t>(),
+               .peak_bytes = in.at("peak_bytes").get<std::uint64_t>(),
+               .fits = in.at("fits").get<bool>(),
+               .won_rounds = in.at("won_rounds").get<int>(),
+               .reason = in.at("reason").get<std::string>()};
   if (!in.contains("schedule")) return c;
   c.schedule = in.at("schedule").get<PipelineSchedule>();
   c.reduce = in.at("reduce").get<std::string>();

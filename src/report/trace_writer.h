@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

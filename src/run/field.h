@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 
 namespace overtake {
 

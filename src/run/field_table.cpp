@@ -19,7 +19,7 @@ const std::vector<std::string_view> kOptionalPasses = {"recognise",        "fold
                                                        "fuse_elementwise", "join_projections", "pad_classes",
                                                        "fuse_gradients",   "share_concats",    "group_updates"};
 
-const std::vector<std::string_view> kAlgorithms = {"auto",         "ring",       "tree", "halving-doubling",
+const std::vector<std::string_view> kAlgorithms = {"auto",         "ring",      "tree", "halving-doubling",
                                                    "hierarchical", "in-network"};
 
 // See Field::has_own_place.
@@ -40,11 +40,11 @@ std::vector<Field> make_fields() {
   using enum AcrossRanks;
   return {
       // The network and where it starts.
-      deciding(with_own_place({"model", &S::model,
-                               "a network of the zoo (`overtake models` lists them) or an ONNX file", another_run, equal,
-                               kAll})),
-      deciding(with_own_place({"set", &S::settings, "settings of the network, for example layers=6,width=512",
-                               another_run, equal, kAll})),
+      deciding(
+          with_own_place({"model", &S::model, "a network of the zoo (`overtake models` lists them) or an ONNX file",
+                          another_run, equal, kAll})),
+      deciding(with_own_place(
+          {"set", &S::settings, "settings of the network, for example layers=6,width=512", another_run, equal, kAll})),
       {"init", &S::init, "weights to start from (.safetensors, under the names PyTorch gives them)", another_run, equal,
        kRuns},
       {"init_skip", &S::init_skip, "beginnings of names that `init` passes over, for example fc.", another_run, equal,
@@ -54,10 +54,11 @@ std::vector<Field> make_fields() {
                 equal, kAll}),
       deciding({"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.",
                 another_run, equal, kAll}),
-      deciding(with_own_place({"batch", &S::batch,
-                               "samples per step, over all devices; default: the network's own, or the next multiple of "
-                               "the pieces that it is cut into",
-                               another_run, equal, kAll, kAtLeastOne})),
+      deciding(
+          with_own_place({"batch", &S::batch,
+                          "samples per step, over all devices; default: the network's own, or the next multiple of "
+                          "the pieces that it is cut into",
+                          another_run, equal, kAll, kAtLeastOne})),
       with_own_place({"seed", &S::seed, "of weights, order of samples and dropout", another_run, equal, kRuns}),
 
       // How weights are updated.
@@ -67,11 +68,11 @@ std::vector<Field> make_fields() {
       deciding({"nesterov", &S::nesterov, "Nesterov's momentum", another_run, equal, kAll}),
       deciding({"weight_decay", &S::weight_decay, "as PyTorch's sgd or adamw", another_run, equal, kAll}),
       deciding({"beta1", &S::beta1, "of adamw: decay of the mean of gradients", another_run, equal, kAll, kFraction}),
-      deciding(
-          {"beta2", &S::beta2, "of adamw: decay of the mean of squared gradients", another_run, equal, kAll, kFraction}),
+      deciding({"beta2", &S::beta2, "of adamw: decay of the mean of squared gradients", another_run, equal, kAll,
+                kFraction}),
       deciding({"eps", &S::eps, "of adamw: added to the root of that mean", another_run, equal, kAll}),
-      deciding({"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", another_run, equal,
-                kAll}),
+      deciding(
+          {"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", another_run, equal, kAll}),
 
       // Where a step runs, and what it is planned for.
       {"device", &S::device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)", last_bits, own, kRuns | kPlan},
@@ -81,23 +82,32 @@ std::vector<Field> make_fields() {
        free, equal, kPlans},
       {"devices", &S::devices, "of `machine`, replica by replica, for example 0-3,8; default: the first", free, equal,
        kPlans},
-      {"algorithm", &S::algorithm, "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
-       "hierarchical, in-network", free, equal, kPlans, {}, kAlgorithms},
-      {"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never", free, equal,
-       kPlans},
+      {"algorithm",
+       &S::algorithm,
+       "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
+       "hierarchical, in-network",
+       free,
+       equal,
+       kPlans,
+       {},
+       kAlgorithms},
+      {"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never", free,
+       equal, kPlans},
       {"plan", &S::plan, "a plan file to run, by `overtake plan`, instead of planning", free, equal, kRuns},
-      {"trials", &S::trials, "take the plan that is predicted to be the fastest instead of trying the best few for real",
-       free, equal, kRuns | kPlan},
+      {"trials", &S::trials,
+       "take the plan that is predicted to be the fastest instead of trying the best few for real", free, equal,
+       kRuns | kPlan},
       deciding({"precision", &S::precision,
                 "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32", another_run,
                 equal, kAll}),
       {"threads", &S::threads, "default: all cores", free, own, kRuns | kPlan, kUpTo1024},
       deciding({"parts", &S::parts, "fixed pieces that sums are cut into; default: as many as cores", last_bits, rank_0,
                 kAll, kUpTo1024}),
-      deciding({"memory_cap", &S::memory_cap,
-                "most memory of a device to plan with, for example 2G; default: what it has; of one device, out of order "
-                "may take a tenth more than in order",
-                free, own, kAll}),
+      deciding(
+          {"memory_cap", &S::memory_cap,
+           "most memory of a device to plan with, for example 2G; default: what it has; of one device, out of order "
+           "may take a tenth more than in order",
+           free, own, kAll}),
       {"plan_seconds", &S::plan_seconds, "measuring how tasks get on side by side takes at most twice as long", free,
        own, kRuns | kPlan},
       {"fresh_profile", &S::fresh_profile, "measure the tasks anew instead of using what was measured last time", free,
@@ -149,33 +159,35 @@ std::vector<Field> make_fields() {
       deciding({"pipeline", &S::pipeline, "schedule of the pipeline, a name of docs/pipelines.md or search", allowed,
                 equal, kPlans}),
       deciding({"chunks", &S::chunks, "per device, of `pipeline interleaved`", free, equal, kPlans, kDevices}),
-      deciding({"chunk_stages", &S::chunk_stages, "blocks per chunk, of `pipeline modulo`", free, equal, kPlans,
-                kDevices}),
-      deciding({"two_way", &S::two_way, "of `pipeline search`: layers may be on two devices, as dualpipe has them", free,
-                equal, kPlans}),
+      deciding(
+          {"chunk_stages", &S::chunk_stages, "blocks per chunk, of `pipeline modulo`", free, equal, kPlans, kDevices}),
+      deciding({"two_way", &S::two_way, "of `pipeline search`: layers may be on two devices, as dualpipe has them",
+                free, equal, kPlans}),
       deciding({"search_tries", &S::search_tries,
                 "of searches, for pipelines and for lanes: schedules to try; default: what takes a few seconds", free,
                 equal, kAll, kAtLeastOne}),
-      deciding({"reduce", &S::reduce,
-                "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
-                "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
-                free, equal, kPlans}),
+      deciding(
+          {"reduce", &S::reduce,
+           "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
+           "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
+           free, equal, kPlans}),
       deciding({"first_k", &S::first_k,
                 "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those "
                 "of the 12 after the first 30; default: whatever is the fastest",
                 free, equal, kPlans}),
       deciding({"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal, kPlans}),
-      deciding({"gradient_groups", &S::gradient_groups,
-                "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights "
-                "are then the same to the bit",
-                allowed, equal, kAll, kDevices}),
+      deciding(
+          {"gradient_groups", &S::gradient_groups,
+           "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights "
+           "are then the same to the bit",
+           allowed, equal, kAll, kDevices}),
       {"predict", &S::predict, "say what a step was predicted to take, beside what it took", free, equal},
-      deciding({"sync_batch_norm", &S::sync_batch_norm, "with `dp`: batch norms take their statistics from all replicas",
-                allowed, equal, kTrain | kPlan}),
+      deciding({"sync_batch_norm", &S::sync_batch_norm,
+                "with `dp`: batch norms take their statistics from all replicas", allowed, equal, kTrain | kPlan}),
       deciding({"recompute", &S::recompute, "activations are computed again for the gradients instead of kept", free,
                 equal, kPlan | kSimulate}),
-      deciding({"blocks", &S::blocks, "most blocks that a step is divided by; default: as fine as schedules need",
-                free, equal, kPlans, kAtLeastOne}),
+      deciding({"blocks", &S::blocks, "most blocks that a step is divided by; default: as fine as schedules need", free,
+                equal, kPlans, kAtLeastOne}),
       {"time_out", &S::time_out, "seconds after which a process that is silent counts as lost", free, own, kTrain,
        kSeconds},
       {"patience", &S::patience,

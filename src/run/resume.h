@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 
 namespace overtake {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 
 namespace overtake {
 

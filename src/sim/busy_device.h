@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/cluster.h"
-#include "machine/task_cost.h"
+#include "overtake/cluster.h"
+#include "overtake/task_cost.h"
 #include "sim/collective.h"
 
 namespace overtake {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/plan.h"
-#include "machine/cluster.h"
-#include "machine/cluster_options.h"
-#include "machine/task_cost.h"
+#include "overtake/cluster.h"
+#include "overtake/cluster_options.h"
+#include "overtake/plan.h"
+#include "overtake/task_cost.h"
 
 namespace overtake {
 

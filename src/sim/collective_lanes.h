@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "machine/cluster_options.h"
+#include "overtake/cluster_options.h"
 #include "sim/group.h"
 
 namespace overtake {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 #include "sim/network.h"
 #include "sim/routing.h"
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "graph/plan.h"
 #include "machine/profile.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 #include "sim/events.h"
 
 namespace overtake {

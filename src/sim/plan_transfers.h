@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 #include "sim/collective_lanes.h"
 
 namespace overtake {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 namespace overtake {
 

@@ -75,9 +75,8 @@ class Loop {
         run_.start_step(batch, rates_.at(run_.steps_done()));
       }
       if (run_.steps_done() == done && (result.interrupted || done == total_)) break;
-      StepResult step = run_.steps_done() > done
-                            ? run_.finish_step()
-                            : run_.step_traced(*loader.next(), rates_.at(run_.steps_done()));
+      StepResult step = run_.steps_done() > done ? run_.finish_step()
+                                                 : run_.step_traced(*loader.next(), rates_.at(run_.steps_done()));
       if (!std::isfinite(step.loss)) fail_not_finite(done);
       ++done;
       result.interrupted = result.interrupted || step.is_asked_to_stop;
@@ -119,10 +118,9 @@ class Loop {
  private:
   Loader loader_at(std::uint64_t step) const {
     const AugmentOptions augment{.flip = options_.augment, .max_shift = options_.augment ? kAugmentShift : 0};
-    return Loader(
-        data_.train,
-        {.sampler = sampler_, .augment = augment, .first = run_.first_sample(), .count = run_.own_samples()},
-        {step / per_epoch_, step % per_epoch_});
+    return Loader(data_.train,
+                  {.sampler = sampler_, .augment = augment, .first = run_.first_sample(), .count = run_.own_samples()},
+                  {step / per_epoch_, step % per_epoch_});
   }
 
   // As many steps as the device takes, but none beyond a checkpoint that is not written yet, nor beside one to be
@@ -158,8 +156,7 @@ class Loop {
   // On the step's own batch: the inputs may hold that of a later step already.
   [[noreturn]] void fail_not_finite(std::uint64_t index) {
     Loader loader = loader_at(index);
-    for (std::uint64_t under_way = run_.steps_done() - index - 1; under_way > 0; --under_way)
-      run_.finish_step();
+    for (std::uint64_t under_way = run_.steps_done() - index - 1; under_way > 0; --under_way) run_.finish_step();
     std::uint64_t step = index + 1;
     std::string culprit = run_.is_divided() ? "" : run_.find_non_finite(*loader.next(), index);
     if (culprit.empty() && !run_.is_divided() && index > 0 && has_delayed_tasks(run_.plan())) {
@@ -172,8 +169,7 @@ class Loop {
         "train: a number is not finite at step {}; first made by {}{}; lower `lr`, set `clip_norm`, or look at the "
         "data",
         step,
-        culprit.empty() ? (run_.is_divided() ? "one of the devices" : "a task that does not make it again")
-                        : culprit,
+        culprit.empty() ? (run_.is_divided() ? "one of the devices" : "a task that does not make it again") : culprit,
         options_.save.empty() ? "" : fmt::format("; checkpoint {} keeps the last good state", options_.save));
   }
 

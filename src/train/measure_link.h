@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "comm/group.h"
-#include "machine/machine.h"
+#include "overtake/machine.h"
 
 namespace overtake {
 

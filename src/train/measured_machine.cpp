@@ -31,9 +31,10 @@ std::vector<std::int64_t> times_of_tasks(const Graph& step, const Workplace& pla
   return has_sums ? with_sums_counted(step, profile.alone_ns, micro_batches, target) : profile.alone_ns;
 }
 
-// All ranks measure at once where each has cores of its own, so that contention counts; otherwise rank 0 measures alone.
-// Rank 0's result is used by all.
-std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& place, const std::vector<double>& core_shares) {
+// All ranks measure at once where each has cores of its own, so that contention counts; otherwise rank 0 measures
+// alone. Rank 0's result is used by all.
+std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& place,
+                                         const std::vector<double>& core_shares) {
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   std::vector<std::int64_t> ns;
   if (place.rank() == 0 || is_at_once) ns = times_of_tasks(p.step, place, p.spec.micro_batches);
@@ -47,8 +48,7 @@ Machine machine_between(const Program& p, const Workplace& place, const std::vec
   const std::uint32_t devices = p.spec.replicas * p.spec.stages;
   if (place.devices.virtual_gpus > 1) return machine_of_virtual_gpus(devices, place.devices.virtual_link);
   if (place.groups() == nullptr) return {};
-  const LinkTimes link =
-      measure_link(*place.groups()->world, p.spec.replicas > 1 ? LinkUse::sums : LinkUse::messages);
+  const LinkTimes link = measure_link(*place.groups()->world, p.spec.replicas > 1 ? LinkUse::sums : LinkUse::messages);
   return machine_of_ranks(link, core_shares, place.cores());
 }
 
@@ -88,16 +88,14 @@ Machine with_measured_tasks(Machine machine, const Graph& model, const RunSpec& 
   const std::vector<std::int64_t> ns = measure_alone(graph, *backend).alone_ns;
   const std::uint32_t kind = kinds[0].kind;
   std::vector<std::vector<TaskCost>> costs(kind + 1);
-  costs[kind] =
-      with_times(costs_by_rates(graph, machine.cluster.devices[kind], spec.precision == "tf32"), ns);
+  costs[kind] = with_times(costs_by_rates(graph, machine.cluster.devices[kind], spec.precision == "tf32"), ns);
   machine.costs = std::make_shared<MeasuredCosts>(graph, std::move(costs));
   if (save_profile.empty()) return machine;
   const StepIdentity identity = identity_of(model, spec);
-  write_file_atomically(save_profile, save_json(MeasuredStep{.key = identity.key,
-                                                             .of = identity.of,
-                                                             .device = backend->identity(),
-                                                             .step = graph,
-                                                             .ns = ns}));
+  write_file_atomically(
+      save_profile,
+      save_json(MeasuredStep{
+          .key = identity.key, .of = identity.of, .device = backend->identity(), .step = graph, .ns = ns}));
   return machine;
 }
 

@@ -17,8 +17,8 @@ Machine unmeasured_machine(const Workplace& place);
 // same one. Of one device tasks are measured only if an order depends on it, or `predicts`.
 Machine measured_machine(const Program& step, const Workplace& place, bool predicts);
 
-// A described machine whose devices, all of one kind, run tasks as a device at hand does: "cpu" or "cuda". What is measured
-// also goes into a file, unless `save_profile` is empty.
+// A described machine whose devices, all of one kind, run tasks as a device at hand does: "cpu" or "cuda". What is
+// measured also goes into a file, unless `save_profile` is empty.
 Machine with_measured_tasks(Machine machine, const Graph& model, const RunSpec& spec, const std::string& device,
                             const std::string& save_profile);
 

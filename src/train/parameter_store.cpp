@@ -88,8 +88,8 @@ std::vector<std::byte> ParameterStore::values_from(std::size_t parameter,
     }
     // The rows that are not there stay as they are.
     if (values.empty())
-      values = homes_[parameter].here.empty() ? std::vector<std::byte>(bytes_of_values(parameter))
-                                              : own_values(parameter);
+      values =
+          homes_[parameter].here.empty() ? std::vector<std::byte>(bytes_of_values(parameter)) : own_values(parameter);
     const auto row = static_cast<std::ptrdiff_t>(values.size()) / b.shape[0];
     std::ranges::copy(t->bytes, values.begin() + part.first_row * row);
   }
@@ -204,9 +204,9 @@ bool have_same_persistent_layout(const Plan& a, const Plan& b) {
     for (BufferId i = 0; i < plan.graph.buffers.size(); ++i) {
       const Buffer& x = plan.graph.buffers[i];
       if (is_persistent(x.role))
-        all.emplace_back(plan.offsets[i], fmt::format("{} {} {} {} {} {}", plan.graph.buffer_name(i), to_string(x.role),
-                                                      to_string(x.dtype), to_string(x.shape), to_string(x.layout),
-                                                      x.device));
+        all.emplace_back(plan.offsets[i],
+                         fmt::format("{} {} {} {} {} {}", plan.graph.buffer_name(i), to_string(x.role),
+                                     to_string(x.dtype), to_string(x.shape), to_string(x.layout), x.device));
     }
     std::ranges::sort(all);
     return all;

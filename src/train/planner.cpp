@@ -31,7 +31,8 @@ DeviceTarget kernels_of(const Machine& machine, const std::vector<std::uint32_t>
     const DeviceType& device = machine.cluster.devices[k.kind];
     if (kernels && *kernels != device.target)
       fail_user(
-          "machine {}: the run has devices with kernels of GPUs and of CPUs (target of device {}); a step is planned for "
+          "machine {}: the run has devices with kernels of GPUs and of CPUs (target of device {}); a step is planned "
+          "for "
           "one kind, so choose its devices with `devices`",
           machine.name(), device.name);
     kernels = device.target;
@@ -83,10 +84,10 @@ Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
   machine.target = described_target(machine.kernels);
   constexpr std::size_t kLanesOfAGpu = 4;
   const std::uint32_t first = devices_for(spec, machine)[0];
-  machine.most_lanes = machine.kernels == DeviceTarget::gpu
-                           ? kLanesOfAGpu
-                           : static_cast<std::size_t>(
-                                 std::max(1, machine.cluster.devices[machine.topology.vertices[first].type].sms));
+  machine.most_lanes =
+      machine.kernels == DeviceTarget::gpu
+          ? kLanesOfAGpu
+          : static_cast<std::size_t>(std::max(1, machine.cluster.devices[machine.topology.vertices[first].type].sms));
   return machine;
 }
 
@@ -121,9 +122,10 @@ Program load_program(const std::string& path, const Workplace& place) {
   PassRunner runner;
   const Program here = compile_step(program.model, program.spec, program.machine, runner);
   if (fingerprint(here.step) != fingerprint(program.step))
-    fail_user("{}: the kernels of this device want another step than the one that is planned there; plan it here with "
-              "`overtake plan`",
-              where);
+    fail_user(
+        "{}: the kernels of this device want another step than the one that is planned there; plan it here with "
+        "`overtake plan`",
+        where);
   return program;
 }
 

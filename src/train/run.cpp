@@ -37,10 +37,7 @@ TrainingRun::TrainingRun(Graph model, const RunSpec& spec, RunOptions options) :
 }
 
 TrainingRun::TrainingRun(PlannedRun planned, Workplace place, const RunSpec& spec, std::vector<NamedTensor> initial)
-    : place_(std::move(place)),
-      seed_(spec.seed),
-      initial_(std::move(initial)),
-      passes_(std::move(planned.passes)) {
+    : place_(std::move(place)), seed_(spec.seed), initial_(std::move(initial)), passes_(std::move(planned.passes)) {
   memory_cap_ = memory_cap_of(spec);
   now_ = std::make_unique<Installed>(std::move(planned.program), place_, memory_cap_, nullptr);
   start_anew();
@@ -91,8 +88,8 @@ TrainingRun::Ended TrainingRun::ended(FinishedStep step, Mean mean) const {
   sums[stops] = wants_to_stop_ ? 1.0f : 0.0f;
   if (has_ranks()) {
     const auto keep = [kept = out.sums] {};  // until nobody writes there any more
-    out.transfer = place_.groups()->world->all_reduce(
-        sums.data(), sums.size(), DType::f32, {.tag = kMetricsTag, .priority = kUrgent, .when_done = keep});
+    out.transfer = place_.groups()->world->all_reduce(sums.data(), sums.size(), DType::f32,
+                                                      {.tag = kMetricsTag, .priority = kUrgent, .when_done = keep});
   }
   return out;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// TrainingRun: a program at work on the devices of a place. It runs steps, and goes on with another program between two of
-// them.
+// TrainingRun: a program at work on the devices of a place. It runs steps, and goes on with another program between two
+// of them.
 
 #include <array>
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include "base/safetensors.h"
 #include "train/installed.h"
 #include "train/loader.h"
-#include "train/workplace.h"
 #include "train/planner.h"
+#include "train/workplace.h"
 
 namespace overtake {
 
@@ -107,7 +107,8 @@ class TrainingRun {
   void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
   // Over all weights in their order in the model.
   std::uint64_t weights_hash() const { return now_->parameters().weights_hash(); }
-  // The values of a weight or a state, or of what CompileOptions::readable kept of the last step; as float32, row-major.
+  // The values of a weight or a state, or of what CompileOptions::readable kept of the last step; as float32,
+  // row-major.
   std::vector<float> read(const std::string& name);
   // Name of the first task that makes a number that is not finite in this step; see Executor.
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);

@@ -46,9 +46,7 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
   return {std::move(network.graph), std::move(found.tensors), found.names};
 }
 
-std::int64_t whole_batch(const RunSpec& spec, const Graph& graph) {
-  return samples_of(graph) * pieces_of_batch(spec);
-}
+std::int64_t whole_batch(const RunSpec& spec, const Graph& graph) { return samples_of(graph) * pieces_of_batch(spec); }
 
 void check_spec(const RunSpec& spec) {
   parallel_options(spec);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/network.h"
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 #include "train/loop.h"
 #include "train/weights.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "graph/graph.h"
+#include "overtake/graph.h"
 #include "train/data.h"
 
 namespace overtake {

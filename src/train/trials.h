@@ -7,8 +7,8 @@
 
 namespace overtake {
 
-// Notes what each choice takes, and takes the fastest. All ranks call it at once and come to the same choice. Nothing is
-// tried where there is one choice, or where nothing can be: GPUs of several ranks are not connected yet.
+// Notes what each choice takes, and takes the fastest. All ranks call it at once and come to the same choice. Nothing
+// is tried where there is one choice, or where nothing can be: GPUs of several ranks are not connected yet.
 void try_choices(Program& program, const Workplace& place);
 
 }  // namespace overtake

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/safetensors.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 #include "train/checkpoint.h"
 
 namespace overtake {

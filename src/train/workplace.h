@@ -9,15 +9,15 @@
 
 #include "comm/rank_groups.h"
 #include "exec/backend.h"
-#include "run/run_spec.h"
+#include "overtake/run_spec.h"
 #include "train/device_ranks.h"
 #include "train/profiling.h"
 
 namespace overtake {
 
 struct Workplace {
-  std::shared_ptr<Backend> backend;  // null: nothing is made ready, as for plans that are only simulated
-  BackendOptions devices = {};       // of the backend: threads, virtual GPUs, the groups of ranks
+  std::shared_ptr<Backend> backend;        // null: nothing is made ready, as for plans that are only simulated
+  BackendOptions devices = {};             // of the backend: threads, virtual GPUs, the groups of ranks
   MakeDeviceGroup make_device_group = {};  // where devices.device_groups are there: connects GPUs
   ProfilingOptions profiling = {};
   std::function<void(const std::string&)> note = {};  // gets lines for the user

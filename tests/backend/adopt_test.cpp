@@ -105,8 +105,7 @@ TEST(Adopt, OtherStagesAndOrdersOfMicroBatches) {
   const std::vector<ParallelOptions> layouts = {{.stages = 2, .micro_batches = 4, .pipeline = "gpipe"},
                                                 {.stages = 2, .micro_batches = 4, .pipeline = "zb-h1"},
                                                 {.stages = 2, .micro_batches = 4, .pipeline = "interleaved"}};
-  const Outcome alone = in_one_process_through(
-      c, {{.micro_batches = 4}, {.micro_batches = 4}, {.micro_batches = 4}});
+  const Outcome alone = in_one_process_through(c, {{.micro_batches = 4}, {.micro_batches = 4}, {.micro_batches = 4}});
   expect_same(alone, on_ranks_through(c, layouts));
   expect_same(alone, in_one_process_through(c, layouts));
 }

@@ -9,15 +9,15 @@
 #include <set>
 
 #include "base/hash.h"
-#include "models/zoo.h"
 #include "optimizers.h"
+#include "overtake/zoo.h"
+#include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/lanes/joint_schedule.h"
 #include "plan/memory.h"
 #include "random_plan.h"
-#include "test_device.h"
-#include "passes/training_passes.h"
 #include "run_setup.h"
+#include "test_device.h"
 #include "train/initial_values.h"
 
 namespace overtake {

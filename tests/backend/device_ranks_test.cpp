@@ -7,7 +7,7 @@
 
 #include "comm/local/local_group.h"
 #include "exec/transfer_calls.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "run_setup.h"
 
 namespace overtake {
@@ -36,9 +36,10 @@ std::vector<Rank> plans_of_ranks(const ParallelOptions& parallel) {
         ranks[r].connected.push_back(channel);
         return nullptr;
       };
-      TrainingRun session = run_of(build_model("gpt2", ModelSettings::parse("layers=2,width=32,heads=4,sequence=8,positions=8,"
-                                                               "vocabulary=64,batch=2")),
-                      o);
+      TrainingRun session =
+          run_of(build_model("gpt2", ModelSettings::parse("layers=2,width=32,heads=4,sequence=8,positions=8,"
+                                                          "vocabulary=64,batch=2")),
+                 o);
       ranks[r].train = session.executor().plan(0);
       ranks[r].evaluate = session.executor().plan(1);
     });

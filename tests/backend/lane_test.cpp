@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "exec/cpu/lanes.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
 #include "run_setup.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/model.h"
+#include "overtake/model.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"

@@ -15,8 +15,8 @@
 #include "base/bf16.h"
 #include "op_reference_nn.h"
 #include "passes/keep.h"
-#include "test_device.h"
 #include "run_setup.h"
+#include "test_device.h"
 
 namespace overtake::reference {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "models/model.h"
 #include "op_reference.h"
+#include "overtake/model.h"
 
 namespace overtake::reference {
 

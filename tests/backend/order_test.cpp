@@ -7,8 +7,9 @@
 #include <map>
 
 #include "base/hash.h"
-#include "models/zoo.h"
 #include "optimizers.h"
+#include "overtake/model.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/lanes/join_gradients.h"

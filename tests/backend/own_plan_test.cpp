@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "plan/in_order.h"
 #include "random_plan.h"
-#include "test_device.h"
 #include "run_setup.h"
+#include "test_device.h"
 
 namespace overtake {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "comm/local/local_group.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "run_setup.h"
 
 namespace overtake {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "models/model.h"
+#include "overtake/model.h"
 #include "parallel_case.h"
 
 namespace overtake {

@@ -34,7 +34,8 @@ TEST(Simulate, ZeroBubbleHasNone) {
 }
 
 TEST(Simulate, RanksSchedules) {
-  const CommandResult r = overtake("simulate --synthetic stages=4,micro=8 --compare all --two-way --search-tries 3000 --json");
+  const CommandResult r =
+      overtake("simulate --synthetic stages=4,micro=8 --compare all --two-way --search-tries 3000 --json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const auto runs = r.json().at("runs");
   ASSERT_GE(runs.size(), 8u);

@@ -10,12 +10,12 @@
 #include <functional>
 
 #include "cuda/device_array.h"
-#include "models/zoo.h"
 #include "one_member_plan.h"
+#include "overtake/zoo.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
-#include "train/initial_values.h"
 #include "run_setup.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 namespace {

@@ -12,7 +12,8 @@
 #include "cuda/device_array.h"
 #include "exec/backend.h"
 #include "graph/place.h"
-#include "models/zoo.h"
+#include "overtake/model.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
@@ -63,8 +64,9 @@ TEST(CudaExecutor, WithoutAGraphTheBitsAreTheSame) {
   OVERTAKE_NEEDS_GPU();
   RunSetup plain = on_gpu();
   plain.spec.graph = false;
-  TrainingRun graph = run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
-      launches(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
+  TrainingRun graph =
+                  run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
+              launches(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
   for (TrainingRun* s : {&graph, &launches}) {
     s->fill_inputs(1);
     for (int i = 0; i < 5; ++i) s->step(0.05f);
@@ -81,7 +83,8 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
         std::string(name) == "densenet-121" ? "batch=8,image=64,classes=10" : "batch=8,image=107,classes=10";
     RunSetup copying = on_gpu(Precision::f32);
     copying.spec.skip_passes = {"share_concats"};
-    TrainingRun in_place = run_of(model(name, settings), on_gpu(Precision::f32)), by_copies(model(name, settings), copying);
+    TrainingRun in_place = run_of(model(name, settings), on_gpu(Precision::f32)),
+                by_copies(model(name, settings), copying);
     std::size_t parts = 0, copied = 0;
     const Graph& g = in_place.graph();
     for (const Task& t : g.tasks) {

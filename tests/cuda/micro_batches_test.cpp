@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "cuda/device_array.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "run_setup.h"
 
 namespace overtake {

@@ -6,7 +6,7 @@
 
 #include "cuda/device_array.h"
 #include "exec/backend.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "plan/memory.h"
 #include "run_setup.h"
 

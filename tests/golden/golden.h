@@ -15,8 +15,8 @@
 #include "base/bf16.h"
 #include "passes/keep.h"
 #include "random_plan.h"
-#include "test_device.h"
 #include "run_setup.h"
+#include "test_device.h"
 #include "train/weights.h"
 
 namespace overtake::golden {

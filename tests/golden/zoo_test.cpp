@@ -1,7 +1,7 @@
 // The first training step of the zoo's networks against PyTorch, in float64. make_zoo_golden.py made the files and says
 // what is in them.
 
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 #include <algorithm>
 

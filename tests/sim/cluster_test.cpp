@@ -1,6 +1,6 @@
 // Machine files: what they mean, and that they print back.
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/philox.h"
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 #include "tiny_machine.h"
 #include "unit/temporary_folder.h"
 

@@ -1,14 +1,15 @@
 // What is predicted of plans where they run: as ranks, as virtual GPUs, one after the other; and what is chosen by it.
 
-#include "machine/machine.h"
+#include "overtake/machine.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "machine/gpu_target.h"
 #include "machine/roofline.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "pipeline_case.h"
 #include "plan/divide/step_planner.h"

@@ -11,7 +11,7 @@
 #include "graph/live_memory.h"
 #include "machine/gpu_target.h"
 #include "machine/roofline.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "pipeline_case.h"
 #include "plan/pipeline/named.h"

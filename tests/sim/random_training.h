@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "graph/graph.h"
 #include "machine/profile.h"
+#include "overtake/graph.h"
 
 namespace overtake::tests {
 

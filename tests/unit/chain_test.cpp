@@ -8,8 +8,8 @@
 #include <cmath>
 #include <random>
 
-#include "models/model.h"
 #include "ops/op.h"
+#include "overtake/model.h"
 #include "passes/fuse_elementwise.h"
 #include "passes/pass.h"
 

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "cpu_step.h"
 #include "gpu_step.h"
-#include "models/model.h"
 #include "ops/op.h"
+#include "overtake/model.h"
 #include "plan/in_order.h"
 
 namespace overtake {

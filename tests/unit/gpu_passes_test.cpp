@@ -8,7 +8,7 @@
 
 #include "graph/place.h"
 #include "machine/image_layouts.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_gradients.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "machine/gpu_target.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 
 namespace overtake {

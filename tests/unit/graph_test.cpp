@@ -1,4 +1,4 @@
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "exec/cpu/target.h"
 #include "graph/fingerprint.h"
-#include "graph/plan.h"
-#include "models/zoo.h"
 #include "ops/check_task.h"
+#include "overtake/plan.h"
+#include "overtake/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"

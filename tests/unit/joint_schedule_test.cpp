@@ -9,14 +9,14 @@
 #include <random>
 
 #include "exec/cpu/target.h"
-#include "models/zoo.h"
+#include "machine/measured_costs.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"
 #include "plan/lanes/join_gradients.h"
+#include "plan/lanes/lane_choices.h"
 #include "plan/memory.h"
 #include "sim/lane_simulator.h"
-#include "machine/measured_costs.h"
-#include "plan/lanes/lane_choices.h"
 #include "unit/cpu_step.h"
 
 namespace overtake {

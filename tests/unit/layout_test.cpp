@@ -1,4 +1,4 @@
-#include "base/layout.h"
+#include "overtake/layout.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "exec/cpu/target.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/keep.h"
 #include "passes/training_passes.h"
 #include "plan/in_order.h"

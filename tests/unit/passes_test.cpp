@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "exec/cpu/target.h"
-#include "models/zoo.h"
+#include "overtake/model.h"
+#include "overtake/zoo.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/layout.h"

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "exec/cpu/target.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "temporary_folder.h"
 #include "train/profiling.h"

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "exec/described_target.h"
 #include "machine/roofline.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "plan/compile.h"
 #include "plan/detail_of.h"
 #include "plan/memory.h"

@@ -1,5 +1,6 @@
 // Attention written out in matmuls and a softmax: which forms the pass recognise takes, and which it leaves alone.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 #include "step_model.h"
 
 namespace overtake {

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "graph/graph.h"
 #include "machine/profile.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "graph/graph.h"
 #include "machine/profile.h"
+#include "overtake/graph.h"
 #include "pair_program.h"
 #include "sim/lane_simulator.h"
 

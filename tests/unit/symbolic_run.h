@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/place.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

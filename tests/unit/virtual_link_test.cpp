@@ -1,4 +1,4 @@
-#include "machine/virtual_link.h"
+#include "overtake/virtual_link.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 #include "train/weights.h"
 #include "unit/temporary_folder.h"
 

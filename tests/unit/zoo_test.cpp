@@ -1,6 +1,6 @@
 // The zoo against what is published: numbers of parameters, and the names and shapes of PyTorch's tensors.
 
-#include "models/zoo.h"
+#include "overtake/zoo.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "models/network.h"
+#include "overtake/model.h"
 #include "train/weights.h"
 
 namespace overtake {

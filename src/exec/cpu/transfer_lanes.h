@@ -13,7 +13,7 @@
 
 #include "comm/rank_groups.h"
 #include "exec/lane_order.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "exec/cuda/handles.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 

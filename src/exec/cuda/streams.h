@@ -6,7 +6,7 @@
 
 #include "exec/cuda/device.h"
 #include "exec/cuda/handles.h"
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

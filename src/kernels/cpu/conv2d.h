@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "base/layout.h"
 #include "kernels/cpu/conv_shape.h"
+#include "overtake/layout.h"
 
 namespace overtake::kernels {
 

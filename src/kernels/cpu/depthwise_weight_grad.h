@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "base/layout.h"
 #include "kernels/cpu/conv_shape.h"
+#include "overtake/layout.h"
 
 namespace overtake::kernels {
 

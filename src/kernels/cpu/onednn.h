@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/layout.h"
+#include "overtake/layout.h"
 
 namespace overtake::kernels {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/layout.h"
+#include "overtake/layout.h"
 
 namespace overtake::kernels {
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/bf16.h"
-#include "base/layout.h"
+#include "overtake/layout.h"
 
 namespace overtake::cuda {
 

@@ -11,9 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "models/model.h"
+#include "base/error.h"
 #include "models/network.h"
 #include "models/onnx/constant.h"
+#include "overtake/model.h"
 
 namespace overtake::onnx {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
-#include "machine/task_cost.h"
+#include "overtake/graph.h"
+#include "overtake/task_cost.h"
 
 namespace overtake {
 

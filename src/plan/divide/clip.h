@@ -1,7 +1,7 @@
 #pragma once
 // Clips gradients by their global norm over all devices of a plan.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 #include "plan/divide/detail.h"
 
 namespace overtake {

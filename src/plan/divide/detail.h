@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/target.h"
+#include "overtake/target.h"
 #include "plan/divide/outline.h"
 
 namespace overtake {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "machine/target.h"
+#include "overtake/target.h"
 #include "plan/divide/detail.h"
 
 namespace overtake {

@@ -2,7 +2,7 @@
 // How the gradients of micro-batches are added up: as float32, whatever they are, and rounded once, with the last. So a
 // batch in parts has a gradient as good as the whole batch's.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

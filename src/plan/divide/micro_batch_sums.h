@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/target.h"
+#include "overtake/target.h"
 
 namespace overtake {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 #include "plan/divide/blocks.h"
 #include "plan/divide/first_k.h"
 #include "plan/pipeline/schedule.h"

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "overtake/run_spec.h"
 #include "plan/divide/first_k.h"
 #include "plan/pipeline/named.h"
-#include "run/run_spec.h"
 
 namespace overtake {
 
@@ -16,9 +16,9 @@ struct ParallelOptions {
   std::string pipeline = "1f1b";                              // a schedule of plan/pipeline/named.h, or search
   ScheduleOptions schedule_options = {};                      // of that schedule
   std::optional<std::uint64_t> search_tries = {};  // schedules a search tries; none: what takes about two seconds
-  bool may_repeat_weights = false;     // a search may put a layer on two devices, as dualpipe does
-  std::string reduce = "buckets";      // or by-layer, scatter-gather, first-k; auto: the fastest of them
-  std::optional<FirstK> first_k = {};  // of first-k; none: the fastest
+  bool may_repeat_weights = false;                 // a search may put a layer on two devices, as dualpipe does
+  std::string reduce = "buckets";                  // or by-layer, scatter-gather, first-k; auto: the fastest of them
+  std::optional<FirstK> first_k = {};              // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see DetailOptions; with one replica only
   bool sync_batch_norm = false;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -111,12 +111,11 @@ StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, c
 // Which tasks there are does not depend on what they take.
 Outline StepPlanner::outline(const PlanChoice& choice) const {
   const bool is_reverse = choice.reduce == "first-k";
-  const OutlineOptions how{
-      .replicas = options_.replicas,
-      .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(choice.reduce),
-      .bucket_bytes = options_.bucket_bytes,
-      .first_k = is_reverse ? choice.first_k : FirstK{},
-      .updates_wait_for_all = options_.clip_norm > 0};
+  const OutlineOptions how{.replicas = options_.replicas,
+                           .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(choice.reduce),
+                           .bucket_bytes = options_.bucket_bytes,
+                           .first_k = is_reverse ? choice.first_k : FirstK{},
+                           .updates_wait_for_all = options_.clip_norm > 0};
   Outline out = make_outline(work_.blocks, problem_, choice.schedule, how);
   for (std::uint32_t kind = 0; kind < work_.by_kind.size(); ++kind) {
     if (work_.by_kind[kind].empty()) continue;
@@ -163,9 +162,9 @@ std::vector<PlanChoice> StepPlanner::schedules() const {
   const auto choice = [&](PipelineSchedule schedule, std::string reason) {
     return PlanChoice{.name = "",
                       .schedule = std::move(schedule),
-                             .reduce = options_.reduce == "auto" ? "by-layer" : options_.reduce,
-                             .first_k = options_.first_k.value_or(FirstK{}),
-                             .reason = std::move(reason)};
+                      .reduce = options_.reduce == "auto" ? "by-layer" : options_.reduce,
+                      .first_k = options_.first_k.value_or(FirstK{}),
+                      .reason = std::move(reason)};
   };
   if (!options_.searches())
     return {choice(

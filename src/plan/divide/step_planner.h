@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/machine.h"
+#include "overtake/machine.h"
 #include "plan/divide/outline.h"
 #include "plan/divide/parallel_options.h"
 #include "plan/divide/workload.h"

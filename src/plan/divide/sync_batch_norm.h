@@ -1,7 +1,7 @@
 #pragma once
 // Batch norms over the micro-batches that all replicas take at the same time.
 
-#include "machine/target.h"
+#include "overtake/target.h"
 #include "plan/divide/detail.h"
 
 namespace overtake {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/cluster.h"
+#include "overtake/cluster.h"
 #include "plan/divide/blocks.h"
 #include "plan/pipeline/schedule.h"
 #include "sim/tuning.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "machine/machine.h"
+#include "overtake/machine.h"
 #include "plan/divide/blocks.h"
 #include "plan/divide/parallel_options.h"
 
@@ -22,8 +22,8 @@ struct Workload {
 };
 
 struct WorkloadOptions {
-  bool recompute = false;                     // what a block keeps for its gradients is computed again instead
-  std::optional<std::uint32_t> blocks = {};   // at most; none: as fine as schedules need and time allows
+  bool recompute = false;                    // what a block keeps for its gradients is computed again instead
+  std::optional<std::uint32_t> blocks = {};  // at most; none: as fine as schedules need and time allows
 };
 
 // The most blocks a step is cut into. Data parallel every layer counts, stages of a pipeline are cut of a few blocks

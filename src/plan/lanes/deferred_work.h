@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -1,8 +1,8 @@
 #pragma once
 // Puts input and weight gradients of a layer together again where they stayed neighbours.
 
-#include "graph/plan.h"
 #include "machine/profile.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

@@ -10,9 +10,9 @@
 namespace overtake {
 namespace {
 
-constexpr std::uint64_t kTriesPerTask = 400;  // that may move
+constexpr std::uint64_t kTriesPerTask = 400;        // that may move
 constexpr std::uint64_t kTasksToTime = 60'000'000;  // over all tries, in a few seconds
-constexpr double kWarm = 0.01;  // how much worse a change may well be at first, of the step
+constexpr double kWarm = 0.01;                      // how much worse a change may well be at first, of the step
 
 // What the model says of arrangements.
 class Judge {

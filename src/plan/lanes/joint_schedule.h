@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "graph/plan.h"
 #include "machine/profile.h"
+#include "overtake/plan.h"
 
 namespace overtake {
 

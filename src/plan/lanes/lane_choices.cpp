@@ -36,8 +36,8 @@ std::optional<Plan> within(const Plan& plan, const Profile& profile, std::uint64
 }
 
 // The best plan with so many side lanes that fits: the search gets less and less memory until it does.
-std::optional<PlanChoice> joint_choice(const Graph& graph, const Profile& profile, JointOptions joint, std::uint64_t cap,
-                                   double memory) {
+std::optional<PlanChoice> joint_choice(const Graph& graph, const Profile& profile, JointOptions joint,
+                                       std::uint64_t cap, double memory) {
   for (joint.most_memory = memory; joint.most_memory >= 1; joint.most_memory -= std::max(0.02, (memory - 1) / 4)) {
     if (auto plan = within(join_gradients(schedule_jointly(graph, profile, joint), profile), profile, cap))
       return choice_of(fmt::format("{} lanes", 1 + joint.side_lanes), *plan, predicted_ns(*plan, profile));
@@ -65,7 +65,7 @@ std::string describe(const TaskOrder& order) {
 }
 
 std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskCost>& costs, const LaneOptions& options,
-                                 std::string& reason) {
+                                     std::string& reason) {
   const Plan in_order = place_memory(schedule_in_order(graph));
   std::vector<PlanChoice> choices = {{.name = "in order", .peak_bytes = in_order.arena_bytes}};
   choices[0].fits = !options.memory_cap || in_order.arena_bytes <= *options.memory_cap;

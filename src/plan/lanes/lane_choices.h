@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "machine/task_cost.h"
+#include "overtake/task_cost.h"
 #include "plan/program.h"
 
 namespace overtake {
@@ -22,7 +22,7 @@ struct LaneOptions {
 // In order first, whose memory decides what the others may take; it may be all there is. `costs` are those of the
 // graph's tasks; none: nothing is known, and there is nothing but in order. `reason` says why there is only that.
 std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskCost>& costs, const LaneOptions& options,
-                                 std::string& reason);
+                                     std::string& reason);
 
 // What is special about an order, in words: "out of order on 2 lanes, 3 tasks in the next step".
 std::string describe(const TaskOrder& order);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/types.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

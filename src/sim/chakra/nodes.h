@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "graph/graph.h"
+#include "overtake/graph.h"
 #include "sim/chakra/format.h"
 
 namespace overtake::chakra {

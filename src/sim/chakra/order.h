@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "graph/plan.h"
+#include "overtake/plan.h"
 #include "sim/chakra/match.h"
 
 namespace overtake::chakra {

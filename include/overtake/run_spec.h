@@ -1,12 +1,12 @@
 #pragma once
-// What a user wants of a training run, as plain data. The table of its fields (run/field.h) has their names, meanings
-// and bounds; flags, files, checkpoints and what ranks compare come from that table.
+// What a user wants of a training run, as plain data. The table of its fields (src/run/field.h) has their names,
+// meanings and bounds; flags, files, checkpoints and what ranks compare come from that table.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "run/optimizer_settings.h"
+#include "overtake/optimizer_settings.h"
 
 namespace overtake {
 
@@ -39,10 +39,10 @@ struct RunSpec {
   std::uint64_t steps = 0;  // in all, counted from the very start; 0: by epochs
   std::uint64_t epochs = 1;
 
-  std::string machine;       // a preset or a file that plans are made for; empty: this machine, measured
-  std::string plan;          // a plan file to run instead of planning
-  bool trials = true;        // the best few plans are tried out for real
-  std::string devices;       // of the machine: "0-3,8"; empty: the first ones
+  std::string machine;             // a preset or a file that plans are made for; empty: this machine, measured
+  std::string plan;                // a plan file to run instead of planning
+  bool trials = true;              // the best few plans are tried out for real
+  std::string devices;             // of the machine: "0-3,8"; empty: the first ones
   std::string algorithm = "auto";  // of collectives on the machine
   std::string chunk = "4M";        // bytes after which a more urgent collective goes first; 0: never
   std::string device = "cpu";
@@ -65,11 +65,11 @@ struct RunSpec {
   std::uint32_t stages = 1;
   std::uint32_t micro_batches = 1;  // of one replica
   std::string pipeline = "1f1b";
-  std::uint32_t chunks = 2;         // per device, of the pipeline interleaved
-  std::uint32_t chunk_stages = 1;   // blocks per chunk, of the pipeline modulo
-  bool two_way = false;             // a search may put a layer on two devices
-  bool recompute = false;           // activations are computed again for the gradients
-  std::uint32_t blocks = 0;         // most blocks that a step is divided by; 0: as fine as schedules need
+  std::uint32_t chunks = 2;        // per device, of the pipeline interleaved
+  std::uint32_t chunk_stages = 1;  // blocks per chunk, of the pipeline modulo
+  bool two_way = false;            // a search may put a layer on two devices
+  bool recompute = false;          // activations are computed again for the gradients
+  std::uint32_t blocks = 0;        // most blocks that a step is divided by; 0: as fine as schedules need
   std::uint64_t search_tries = 0;  // of the search for a pipeline's schedule; 0: what takes about two seconds
   std::string reduce = "buckets";
   std::string first_k;  // "12", "12@30"; empty: the fastest

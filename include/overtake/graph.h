@@ -17,8 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/layout.h"
-#include "graph/types.h"
+#include "overtake/layout.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

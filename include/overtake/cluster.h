@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/types.h"
-#include "machine/memory_level.h"
+#include "overtake/memory_level.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "graph/graph.h"
-#include "machine/task_cost.h"
-#include "run/run_spec.h"
+#include "overtake/graph.h"
+#include "overtake/run_spec.h"
+#include "overtake/task_cost.h"
 
 namespace overtake {
 

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "machine/cluster.h"
-#include "machine/cluster_options.h"
-#include "machine/cost_model.h"
-#include "machine/target.h"
-#include "machine/virtual_link.h"
+#include "overtake/cluster.h"
+#include "overtake/cluster_options.h"
+#include "overtake/cost_model.h"
+#include "overtake/target.h"
+#include "overtake/virtual_link.h"
 
 namespace overtake {
 
@@ -39,8 +39,8 @@ struct Machine {
   std::vector<std::int64_t> memory = {};  // bytes of each device that a step may use, 0: any number; empty: all 0
   // That are simulated in a row, as the first may differ from those that follow; 0: four, or one of very many tasks.
   int steps = 1;
-  std::string text = {};                  // for people: what was measured
-  std::size_t most_lanes = 1;             // of a device, that can run at the same time
+  std::string text = {};       // for people: what was measured
+  std::size_t most_lanes = 1;  // of a device, that can run at the same time
   // What tasks take. None: nothing is known, and nothing is predicted.
   std::shared_ptr<const CostModel> costs = {};
   // What the kernels of all its devices want: those of GPUs or of CPUs, and exactly.

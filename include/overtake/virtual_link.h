@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "graph/types.h"
+#include "overtake/types.h"
 
 namespace overtake {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "graph/graph.h"
-#include "ops/matmul.h"
+#include "overtake/graph.h"
+#include "overtake/matmul_view.h"
 
 namespace overtake {
 

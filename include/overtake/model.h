@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
-#include "ops/op.h"
+#include "overtake/graph.h"
 
 namespace overtake {
+
+struct ParameterForm;  // what an op says of one of its parameters
 
 // A tensor of the model being built.
 struct Value {
@@ -141,7 +142,7 @@ class Model {
   Value dropout(Value x, double p, const std::string& name = "");
   Value lstm(Value x, std::int64_t hidden, const std::string& name = "");
   Value gru(Value x, std::int64_t hidden, const std::string& name = "");
-  // Any op by its attributes (see its file in ops/); `parameters` in the op's order, own ones where the list ends.
+  // Any op by its attributes (see its file in src/ops/); `parameters` in the op's order, own ones where the list ends.
   Value layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& name = "",
               const std::vector<ParameterChoice>& parameters = {});
 
