@@ -171,7 +171,9 @@ class Simulation {
     program.machine = machine;
     program.spec = deciding_part(spec);
     PassRunner runner;
-    return simulated_step(compile_order(std::move(program), runner));
+    program = compile_order(std::move(program), runner);
+    if (&job == &jobs_[0] && flags_.compare.empty()) flags_.spec.save_plan(program);
+    return simulated_step(program);
   }
 
   void check_room(const SimulatedRun& run) const {

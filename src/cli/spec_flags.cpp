@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "plan/program.h"
 #include "run/spec_file.h"
 
 namespace overtake {
@@ -87,6 +86,8 @@ void SpecFlags::add_to(CLI::App& app, Command command) {
     if (field.is_of(command)) add_field(app, field);
   app.add_option("--spec", file_, "TOML file with some or all of these, MODEL as model; flags go before it");
   app.add_option("--save-spec", save_to_, "writes this run as such a file, once all of it has been checked");
+  if (command == Command::train || command == Command::simulate)
+    app.add_option("--save-plan", save_plan_to_, "writes the plan that is used, as `overtake plan` does");
   app.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   app.add_flag("--json", json, "one JSON object as the last line");
 }
@@ -115,7 +116,12 @@ std::vector<const Field*> SpecFlags::given() const {
   return all;
 }
 
+void SpecFlags::save_plan(const Program& program) const {
+  if (!save_plan_to_.empty()) write_file_atomically(save_plan_to_, save_json(program));
+}
+
 void SpecFlags::check_saving() const {
+  if (!save_plan_to_.empty()) check_writable(save_plan_to_);
   if (!save_to_.empty()) check_writable(save_to_);
 }
 

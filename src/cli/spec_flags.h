@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/program.h"
 #include "run/field.h"
 
 namespace overtake {
@@ -20,6 +21,7 @@ class SpecFlags {
   // For before long work, and for when all of the run has been checked: --save-spec.
   void check_saving() const;
   void save(const RunSpec& spec) const;
+  void save_plan(const Program& program) const;  // --save-plan
 
   bool json = false;          // one JSON object as the last line
   bool print_passes = false;  // to stderr
@@ -32,7 +34,7 @@ class SpecFlags {
   void add_field(CLI::App& app, const Field& field);
 
   std::vector<Given> given_;
-  std::string file_, save_to_;
+  std::string file_, save_to_, save_plan_to_;
 };
 
 // The run that a plan file is of, with what else is said of it. A field that decides a program, and is given another

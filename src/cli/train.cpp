@@ -100,6 +100,7 @@ int train(const SpecFlags& flags) {
   const std::shared_ptr<RankGroups> groups = options.place.groups;
   TrainingRun run(std::move(start.graph), spec, std::move(options));
   if (run.is_first()) flags.save(as_given);
+  if (run.is_first()) flags.save_plan(run.program());
   if (run.is_first())
     fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", spec.model, run.graph().tasks.size(),
                run.plan().lanes.size(), run.plan().schedule, format_bytes(static_cast<std::int64_t>(run.peak_bytes())));

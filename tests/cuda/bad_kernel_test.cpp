@@ -34,8 +34,7 @@ constexpr int kFailed = 7;
 
 void train_beside_a_bad_kernel() {
   RunSetup options;
-  options.spec.device = "cuda";
-  options.backend = {.tune = false, .tuning_file = "", .note = {}};
+  use_gpu(options);
   TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4")), options);
   session.fill_inputs(1);
   for (int i = 0; i < 3; ++i) session.step(0.01f);

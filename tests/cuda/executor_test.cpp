@@ -18,15 +18,15 @@
 #include "plan/in_order.h"
 #include "plan/memory.h"
 #include "run_setup.h"
+#include "train/initial_values.h"
 
 namespace overtake {
 namespace {
 
 RunSetup on_gpu(Precision precision = Precision::bf16) {
   RunSetup options;
-  options.spec.device = "cuda";
+  use_gpu(options, precision);
   options.spec.schedule = "in-order";
-  options.backend = {.precision = precision, .tune = false, .tuning_file = "", .note = {}};
   set_optimizer(options.spec, {.momentum = 0.9});
   return options;
 }
@@ -37,7 +37,8 @@ Graph model(const std::string& name, const std::string& settings) {
 
 TEST(CudaExecutor, StepsUnderWayGiveTheBitsOfStepsOneByOne) {
   OVERTAKE_NEEDS_GPU();
-  TrainingRun one = run_of(model("cnn", "batch=8"), on_gpu()), many(model("cnn", "batch=8"), on_gpu());
+  TrainingRun one = run_of(model("cnn", "batch=8"), on_gpu());
+  TrainingRun many = run_of(model("cnn", "batch=8"), on_gpu());
   ASSERT_EQ(many.most_under_way(), 2u);
   std::vector<float> a, b;
   const auto finish = [&](bool has_one_before) {
@@ -65,8 +66,9 @@ TEST(CudaExecutor, WithoutAGraphTheBitsAreTheSame) {
   RunSetup plain = on_gpu();
   plain.spec.graph = false;
   TrainingRun graph =
-                  run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu()),
-              launches(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
+      run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), on_gpu());
+  TrainingRun launches =
+      run_of(model("transformer", "batch=2,layers=2,width=32,heads=4,sequence=16,dropout=0.1"), plain);
   for (TrainingRun* s : {&graph, &launches}) {
     s->fill_inputs(1);
     for (int i = 0; i < 5; ++i) s->step(0.05f);
@@ -83,8 +85,8 @@ TEST(CudaExecutor, ConcatsInPlaceTrainAsConcatsByCopies) {
         std::string(name) == "densenet-121" ? "batch=8,image=64,classes=10" : "batch=8,image=107,classes=10";
     RunSetup copying = on_gpu(Precision::f32);
     copying.spec.skip_passes = {"share_concats"};
-    TrainingRun in_place = run_of(model(name, settings), on_gpu(Precision::f32)),
-                by_copies(model(name, settings), copying);
+    TrainingRun in_place = run_of(model(name, settings), on_gpu(Precision::f32));
+    TrainingRun by_copies = run_of(model(name, settings), copying);
     std::size_t parts = 0, copied = 0;
     const Graph& g = in_place.graph();
     for (const Task& t : g.tasks) {

@@ -33,7 +33,7 @@ TrainingRun run_on(const std::string& device, const std::string& model, const st
   options.spec.device = device;
   set_layout(options.spec, parallel);
   if (device == "cuda") {
-    options.backend = {.precision = Precision::bf16, .tune = false, .tuning_file = "", .note = {}};
+    use_gpu(options);
     if (parallel.devices() > 1) options.spec.virtual_gpus = parallel.devices();
   }
   return run_of(build_model(model, ModelSettings::parse(settings)), options);

@@ -24,9 +24,9 @@ BackendOptions split_into(unsigned gpus, const VirtualLink& link = {}) {
 
 TrainingRun run_on(unsigned gpus, const std::string& model, const std::string& settings) {
   RunSetup options;
-  options.spec.device = "cuda";
+  use_gpu(options);
+  options.spec.virtual_gpus = gpus;
   options.spec.schedule = "in-order";
-  options.backend = split_into(gpus);
   set_optimizer(options.spec, {.momentum = 0.9});
   return run_of(build_model(model, ModelSettings::parse(settings)), options);
 }
@@ -57,8 +57,8 @@ TEST(VirtualGpus, ClippingAndSynchronisedNorms) {
     std::vector<float> losses;
     for (const unsigned gpus : {0u, parallel.devices()}) {  // all on one GPU, and each on its part
       RunSetup options;
-      options.spec.device = "cuda";
-      options.backend = split_into(gpus);
+      use_gpu(options);
+      options.spec.virtual_gpus = gpus;
       set_optimizer(options.spec, {.momentum = 0.9, .clip_norm = 0.3});
       set_layout(options.spec, parallel);
       TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);

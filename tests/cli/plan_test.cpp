@@ -1,0 +1,91 @@
+// overtake plan, and what takes its files: train --plan and simulate X.plan.
+
+#include <gtest/gtest.h>
+
+#include "simulated.h"
+
+namespace overtake::tests {
+namespace {
+
+struct Layout {
+  const char* flags;
+  int devices;
+};
+constexpr Layout kLayouts[] = {{"", 1},
+                               {"--micro-batches 4", 1},
+                               {"--dp 2 --reduce auto", 2},
+                               {"--pp 2 --micro-batches 4 --pipeline search --search-tries 500", 2},
+                               {"--dp 2 --pp 2 --micro-batches 2 --pipeline zb-h1 --clip-norm 1", 4}};
+
+const std::string kMachine = "--machine cpu-hosts:4 --parts 2 --batch 8 ";
+const std::string kRun = " --data synthetic:16 --steps 2 --json";
+
+std::string on(int processes, const std::string& train) {
+  return processes == 1 ? train : fmt::format("launch -n {} -- {}", processes, train);
+}
+
+TEST(Plan, IsTheSameInEveryCommand) {
+  const ScratchFolder folder;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(layout.flags);
+    const std::string run = "cnn --set width=4 " + kMachine + layout.flags;
+    const auto file = [&](const char* name) { return folder / name; };
+    const CommandResult plan = overtake("plan " + run + " -o " + file("a.plan"));
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const CommandResult simulated = overtake("simulate " + run + " --save-plan " + file("b.plan"));
+    ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
+    const CommandResult trained =
+        overtake(on(layout.devices, "train " + run + kRun + " --no-trials --save-plan " + file("c.plan")));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string text = read_text(file("a.plan"));
+    EXPECT_EQ(read_text(file("b.plan")), text);
+    EXPECT_EQ(read_text(file("c.plan")), text);
+    // And again, from the plan.
+    const CommandResult again = overtake(on(layout.devices, "train --plan " + file("a.plan") + kRun));
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(again.json().at("weights_hash"), trained.json().at("weights_hash"));
+    EXPECT_EQ(again.json().at("schedule"), trained.json().at("schedule"));
+    EXPECT_EQ(step_ms(file("a.plan")), step_ms(run));
+  }
+}
+
+TEST(Plan, OfThisMachineIsMeasuredAndRuns) {
+  const ScratchFolder folder;
+  const std::string file = folder / "here.plan";
+  const CommandResult plan = overtake("plan lenet --batch 8 --parts 2 --plan-seconds 0.2 --json -o " + file);
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_EQ(plan.json().at("machine"), "this machine");
+  EXPECT_GE(plan.json().at("choices").size(), 1u);
+  const CommandResult planned = overtake("train --plan " + file + kRun),
+                      usual = overtake("train lenet --batch 8 --parts 2 --schedule in-order" + kRun);
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_EQ(planned.json().at("weights_hash"), usual.json().at("weights_hash"));
+}
+
+TEST(Plan, WhatCannotBeIsRefused) {
+  const ScratchFolder folder;
+  const std::string gpu = folder / "gpu.plan", two = folder / "two.plan";
+  ASSERT_EQ(overtake("plan cnn --machine h200 --batch 8 -o " + gpu).exit_code, 0);
+  ASSERT_EQ(overtake("plan cnn " + kMachine + "--dp 2 -o " + two).exit_code, 0);
+  write_text(folder / "damaged.plan", read_text(two).substr(0, 1000));
+  const auto says = [](const std::string& arguments, const std::vector<std::string>& words) {
+    const CommandResult r = overtake(arguments);
+    EXPECT_EQ(r.exit_code, 2) << arguments;
+    for (const std::string& word : words) EXPECT_NE(r.err.find(word), std::string::npos) << arguments << ": " << r.err;
+  };
+  says("plan cnn", {"--out"});
+  says("plan nosuch -o " + (folder / "x.plan"), {"nosuch"});
+  says("plan cnn -o " + (folder / "no/such/folder/x.plan"), {"no/such/folder"});
+  says("plan cnn --machine dgx-h100 --dp 9 -o " + (folder / "x.plan"), {"9 devices", "has 8"});
+  says("train --plan " + gpu + kRun, {"--plan", "GPUs", "CPUs", "--device"});
+  says("train --plan " + two + " --dp 4" + kRun, {"--dp", "4", "2", "two.plan"});
+  says("train lenet --plan " + two + kRun, {"MODEL", "lenet", "cnn"});
+  says("train --plan " + (folder / "damaged.plan") + kRun, {"damaged", "overtake plan"});
+  says("train --plan " + (folder / "none.plan") + kRun, {"none.plan"});
+  says("launch -n 4 -- train --plan " + two + kRun, {"2 processes", "job has 4"});
+  says("simulate " + two + " --compare all", {"--compare"});
+  says("train cnn --machine h200" + kRun, {"--machine h200", "GPUs", "CPUs"});
+}
+
+}  // namespace
+}  // namespace overtake::tests
