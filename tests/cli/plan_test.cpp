@@ -75,7 +75,7 @@ TEST(Plan, WhatCannotBeIsRefused) {
   };
   says("plan cnn", {"--out"});
   says("plan nosuch -o " + (folder / "x.plan"), {"nosuch"});
-  says("plan cnn -o " + (folder / "no/such/folder/x.plan"), {"no/such/folder"});
+  says("plan cnn --batch 8 -o " + (folder / "two.plan/x.plan"), {"two.plan"});
   says("plan cnn --machine dgx-h100 --dp 9 -o " + (folder / "x.plan"), {"9 devices", "has 8"});
   says("train --plan " + gpu + kRun, {"--plan", "GPUs", "CPUs", "--device"});
   says("train --plan " + two + " --dp 4" + kRun, {"--dp", "4", "2", "two.plan"});
@@ -84,7 +84,7 @@ TEST(Plan, WhatCannotBeIsRefused) {
   says("train --plan " + (folder / "none.plan") + kRun, {"none.plan"});
   says("launch -n 4 -- train --plan " + two + kRun, {"2 processes", "job has 4"});
   says("simulate " + two + " --compare all", {"--compare"});
-  says("train cnn --machine h200" + kRun, {"--machine h200", "GPUs", "CPUs"});
+  says("train cnn --batch 8 --machine h200" + kRun, {"--machine h200", "GPUs", "CPUs"});
 }
 
 }  // namespace
