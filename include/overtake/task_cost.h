@@ -16,4 +16,16 @@ struct TaskCost {
   bool operator==(const TaskCost&) const = default;
 };
 
+// Of two tasks that run one after the other as if they were one; what they take joined with others is lost.
+inline TaskCost& operator+=(TaskCost& sum, const TaskCost& next) {
+  const auto work = [](const TaskCost& c) { return static_cast<double>(c.ns) * c.load; };
+  const double both = work(sum) + work(next);
+  sum.ns += next.ns;
+  sum.compute_ns += next.compute_ns;
+  sum.memory_ns += next.memory_ns;
+  sum.load = sum.ns > 0 ? both / static_cast<double>(sum.ns) : 1;
+  sum.joint_ns = 0;
+  return sum;
+}
+
 }  // namespace overtake

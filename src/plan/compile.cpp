@@ -7,17 +7,16 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "graph/live_memory.h"
 #include "ops/check_task.h"
 #include "passes/training_passes.h"
 #include "plan/detail_of.h"
 #include "plan/lanes/lane_choices.h"
+#include "plan/lanes/worthwhile.h"
 #include "run/field.h"
 
 namespace overtake {
 namespace {
 
-constexpr double kWorthwhile = 0.99;  // of the time in order
 constexpr int kRoundsToWin = 4;
 
 // "0-3,8".
@@ -76,6 +75,11 @@ Program ask_costs(Program p) {
 
 Program divide(Program p) {
   const ParallelOptions parallel = parallel_options(p.spec);
+  if (p.has_several_devices() && !p.machine.has_devices() && p.spec.schedule == "ooo")
+    fail_user(
+        "`schedule ooo`: here one process does what all {} devices would, one after the other, so nothing runs beside "
+        "anything; start a process for each with `overtake launch -n {}`, or leave it out",
+        parallel.devices(), parallel.devices());
   const OutlinePlanner planner(p);
   p.choices = planner->choices();
   for (PlanChoice& c : p.choices) c.name = name_of(c, parallel);
@@ -108,9 +112,7 @@ Program predict(Program p) {
     if (!step.result.is_finished) continue;
     c.predicted_ns = step.step_ns();
     c.fits = first_without_room(step, p.machine) == kNone;
-    for (const std::vector<MemorySample>& samples : live_memory(step.outline.plan, step.result.trace))
-      for (const MemorySample& s : samples)
-        c.peak_bytes = std::max(c.peak_bytes, static_cast<std::uint64_t>(total_bytes(s)));
+    c.peak_bytes = static_cast<std::uint64_t>(std::ranges::max(peak_memory(step)));
   }
   return p;
 }
@@ -140,6 +142,8 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
   return passes;
 }
 
+bool has_side_lanes(const PlanChoice& c) { return !c.side.tasks.empty(); }
+
 std::string times_text(const PlanChoice& best, const PlanChoice& in_order, bool is_measured) {
   const auto ms = [&](const PlanChoice& c) {
     return static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns) * 1e-6;
@@ -156,7 +160,7 @@ void choose_lanes(Program& p) {
   const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
   const auto fastest = std::ranges::min_element(all.begin() + 1, all.end(), {}, ns);
   const std::string times = times_text(*fastest, all[0], is_measured);
-  if (!must && static_cast<double>(ns(*fastest)) > kWorthwhile * static_cast<double>(ns(all[0]))) {
+  if (!must && static_cast<double>(ns(*fastest)) > kWorthwhileTime * static_cast<double>(ns(all[0]))) {
     p.reason = "schedule: in order; reordering does not pay here: " + times;
   } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
     p.reason =
@@ -169,12 +173,25 @@ void choose_lanes(Program& p) {
 
 void choose_division(Program& p) {
   const bool is_measured = std::ranges::any_of(p.choices, [](const PlanChoice& c) { return c.measured_ns > 0; });
-  // What was not measured, because it had no room, is not taken where others were.
+  // What was not measured, because it had no room, is not taken where others were. A second lane must be worthwhile.
   const auto key = [&](const PlanChoice& c) {
-    return is_measured ? std::tuple(c.measured_ns == 0, false, c.measured_ns)
-                       : std::tuple(false, !c.fits, c.predicted_ns);
+    const auto ns = static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns);
+    const bool has_no_room = is_measured ? c.measured_ns == 0 : !c.fits;
+    return std::pair(has_no_room, has_side_lanes(c) ? ns / kWorthwhileTime : ns);
   };
-  p.chosen = static_cast<std::size_t>(std::ranges::min_element(p.choices, {}, key) - p.choices.begin());
+  const auto best = std::ranges::min_element(p.choices, {}, key);
+  p.chosen = static_cast<std::size_t>(best - p.choices.begin());
+  // The last choice is then the best one's twin on one lane.
+  const bool has_twin = has_side_lanes(p.choices[0]) && !has_side_lanes(p.choices.back());
+  if (!has_twin) return;
+  const PlanChoice& other = has_side_lanes(*best) ? p.choices.back() : p.choices[0];
+  const auto ms = [&](const PlanChoice& c) {
+    return static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns) * 1e-6;
+  };
+  p.reason = fmt::format("schedule: {}; {} {:.2f} ms, {} {:.2f} ms",
+                         has_side_lanes(*best) ? "weight gradients on a second lane of every device"
+                                               : "one lane on every device, a second does not pay here",
+                         is_measured ? "measured" : "predicted", ms(*best), other.name, ms(other));
 }
 
 }  // namespace
@@ -228,11 +245,6 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
         "own_order: it is for one device and a batch in one piece, and this run has {} x {} devices with {}; leave "
         "it out",
         spec.replicas, spec.stages, spec.micro_batches);
-  if (p.has_several_devices() && spec.schedule != "auto")
-    fail_user(
-        "`schedule {}`: it is for one device; with `dp {}` x `pp {}` the order comes from `pipeline` and `reduce`, so "
-        "leave it out",
-        spec.schedule, spec.replicas, spec.stages);
   if (machine.costs)
     if (std::optional<Graph> measured = machine.costs->measured_step(p.model, p.spec, kind_ids(p))) {
       p.step = std::move(*measured);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "graph/live_memory.h"
 
@@ -35,9 +36,14 @@ Plan with_end_of_step(Plan plan) {
     ends.push_back(g.add_task(Kind::all_reduce, Op::transfer, layer, attrs, {written - 1}, {written}));
     g.tasks[ends.back()].device = metrics.device;
   }
+  std::vector<char> has_end(devices, 0);
   for (Lane& lane : plan.lanes) {
     if (!lane.is_asynchronous) {
-      lane.tasks.push_back(ends[lane.device]);
+      const bool is_side = std::exchange(has_end[lane.device], 1) != 0;
+      if (is_side)
+        plan.waits.push_back({lane.tasks.back(), ends[lane.device]});
+      else
+        lane.tasks.push_back(ends[lane.device]);
       continue;
     }
     for (const TaskId t : lane.tasks)
@@ -83,13 +89,21 @@ PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<
   return out;
 }
 
+std::vector<std::int64_t> peak_memory(const PredictedStep& step) {
+  std::vector<std::int64_t> peaks;
+  for (const std::vector<MemorySample>& samples : live_memory(step.outline.plan, step.result.trace)) {
+    peaks.push_back(0);
+    for (const MemorySample& s : samples) peaks.back() = std::max(peaks.back(), total_bytes(s));
+  }
+  return peaks;
+}
+
 std::uint32_t first_without_room(const PredictedStep& step, const Machine& machine) {
   if (machine.memory.empty()) return kNone;
-  const auto samples = live_memory(step.outline.plan, step.result.trace);
-  for (std::uint32_t d = 0; d < samples.size(); ++d) {
+  const std::vector<std::int64_t> peaks = peak_memory(step);
+  for (std::uint32_t d = 0; d < peaks.size(); ++d) {
     const std::int64_t memory = machine.memory_of(step.devices[d]);
-    if (memory > 0 && std::ranges::any_of(samples[d], [&](const MemorySample& s) { return total_bytes(s) > memory; }))
-      return d;
+    if (memory > 0 && peaks[d] > memory) return d;
   }
   return kNone;
 }

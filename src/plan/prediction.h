@@ -28,7 +28,10 @@ struct PredictedStep {
 PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<std::uint32_t> devices = {},
                            int steps = 0);
 
-// Per device of the outline, the first that needs more memory at one moment than the machine's device has; kNone: none.
+// The most memory that each device of the outline needs at one moment.
+std::vector<std::int64_t> peak_memory(const PredictedStep& step);
+
+// The first device of the outline that needs more memory at one moment than the machine's device has; kNone: none.
 std::uint32_t first_without_room(const PredictedStep& step, const Machine& machine);
 
 }  // namespace overtake

@@ -31,6 +31,15 @@ TaskOrder order_of(const Plan& plan);
 // The graph's tasks in that order; memory is not placed.
 Plan with_order(Graph graph, const TaskOrder& order);
 
+// What runs on a second lane of its device, where a step is divided over several: tasks of the outline, ascending, and
+// what other tasks wait for beyond their operands so that memory can be used again; sorted. No tasks: there is one
+// lane.
+struct SideWork {
+  std::vector<TaskId> tasks;
+  std::vector<Wait> waits;
+  bool operator==(const SideWork&) const = default;
+};
+
 // One way to run the step, and what is known of it.
 struct PlanChoice {
   std::string name = {};  // for people: "in order", "2 lanes", "zb-h1 + first-k 12"
@@ -38,6 +47,7 @@ struct PlanChoice {
   PipelineSchedule schedule = {};
   std::string reduce = {};
   FirstK first_k = {};
+  SideWork side = {};
   TaskOrder order = {};
   std::int64_t predicted_ns = 0, measured_ns = 0;  // of a step; 0: not known
   // The most memory that a device needs at one moment; 0: not known.

@@ -18,6 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineSchedule, name, layout, orders)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Lane, device, tasks, is_asynchronous)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Wait, before, after)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, first, second)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SideWork, tasks, waits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TaskOrder, schedule, lanes, waits, joins, delayed)
 
 namespace {
@@ -65,6 +66,7 @@ json to_json(const PlanChoice& c, bool is_chosen) {
   out["schedule"] = c.schedule;
   out["reduce"] = c.reduce;
   out["first_k"] = to_string(c.first_k);
+  out["side"] = c.side;
   out["order"] = c.order;
   return out;
 }
@@ -81,6 +83,7 @@ PlanChoice choice_from(const json& in) {
   c.schedule = in.at("schedule").get<PipelineSchedule>();
   c.reduce = in.at("reduce").get<std::string>();
   c.first_k = first_k_from_string(in.at("first_k").get<std::string>());
+  c.side = in.at("side").get<SideWork>();
   c.order = in.at("order").get<TaskOrder>();
   return c;
 }

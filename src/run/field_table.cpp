@@ -146,8 +146,10 @@ std::vector<Field> make_fields() {
       {"lr_schedule", &S::lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]", another_run, equal},
       {"warmup", &S::warmup, "steps of linear warm-up", another_run, equal},
       {"augment", &S::augment, "flip and shift images at random", another_run, equal},
-      deciding({"schedule", &S::schedule, "of one device: in-order, ooo, or auto (whichever is faster)", free, equal,
-                kPlans}),
+      deciding({"schedule", &S::schedule,
+                "of every device's tasks: in-order, ooo (weight gradients on lanes of their own), or auto (whichever "
+                "is faster)",
+                free, equal, kPlans}),
 
       // Several devices.
       deciding({"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kPlans,

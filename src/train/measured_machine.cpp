@@ -31,16 +31,27 @@ std::vector<std::int64_t> times_of_tasks(const Graph& step, const Workplace& pla
   return has_sums ? with_sums_counted(step, profile.alone_ns, micro_batches, target) : profile.alone_ns;
 }
 
-// All ranks measure at once where each has cores of its own, so that contention counts; otherwise rank 0 measures
+// How much of a device each task needs, where more than one lane may run there; none: all of it.
+std::vector<double> loads_of_tasks(const Program& p, const Workplace& place) {
+  if (p.spec.schedule == "in-order" || place.backend->most_lanes() < 2) return {};
+  return profile_of(p.step, *place.backend, place.profiling).load;
+}
+
+// All ranks measure times at once where each has cores of its own, so that contention counts; otherwise rank 0 measures
 // alone. Rank 0's result is used by all.
 std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& place,
                                          const std::vector<double>& core_shares) {
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   std::vector<std::int64_t> ns;
   if (place.rank() == 0 || is_at_once) ns = times_of_tasks(p.step, place, p.spec.micro_batches);
-  const std::string text = shared_text(place.groups(), [&] { return nlohmann::json(ns).dump(); });
+  const auto measured = [&] { return nlohmann::json{{"ns", ns}, {"load", loads_of_tasks(p, place)}}.dump(); };
+  const nlohmann::json all = nlohmann::json::parse(shared_text(place.groups(), measured));
+  const auto loads = all.at("load").get<std::vector<double>>();
   std::vector<TaskCost> costs;
-  for (const auto& one : nlohmann::json::parse(text)) costs.push_back({.ns = one.get<std::int64_t>()});
+  for (const auto& one : all.at("ns")) {
+    costs.push_back({.ns = one.get<std::int64_t>()});
+    if (!loads.empty()) costs.back().load = loads[costs.size() - 1];
+  }
   return costs;
 }
 

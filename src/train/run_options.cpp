@@ -57,11 +57,6 @@ void check_spec(const RunSpec& spec) {
   if (std::ranges::find(kSchedules, spec.schedule) == std::end(kSchedules))
     fail_user("`schedule {}`: no such schedule; choose in-order, ooo or auto (of a pipeline: `pipeline`)",
               spec.schedule);
-  if (spec.replicas * spec.stages > 1 && spec.schedule != "auto")
-    fail_user(
-        "`schedule {}`: it is for one device; with `dp {}` x `pp {}` the order comes from `pipeline` and `reduce`, so "
-        "leave it out",
-        spec.schedule, spec.replicas, spec.stages);
   if (spec.machine.empty() && !spec.devices.empty())
     fail_user("`devices {}`: they are of a machine; use it with `machine`", spec.devices);
 }

@@ -189,10 +189,7 @@ class Merger {
     for (TaskId t = 0; t < g_.tasks.size(); ++t) {
       if (is_clipping(g_.tasks[t])) continue;
       tasks_[slot(t)].push_back(t);
-      TaskCost& sum = works_[slot(t)];
-      sum.ns += work_[t].ns;
-      sum.compute_ns += work_[t].compute_ns;
-      sum.memory_ns += work_[t].memory_ns;
+      works_[slot(t)] += work_[t];
     }
     reads_.resize(works_.size());
     writes_.resize(works_.size());
@@ -282,6 +279,14 @@ BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::u
   return Merger(step, work, uses, Cutter(step, work, uses).cut(most)).merge();
 }
 
+BlockGraph with_costs(BlockGraph graph, std::span<const TaskCost> costs) {
+  for (TaskId t = 0; t < graph.tasks.size(); ++t) {
+    graph.work[t] = {};
+    for (const TaskId of_step : graph.tasks[t]) graph.work[t] += costs[of_step];
+  }
+  return graph;
+}
+
 BlockGraph recompute(BlockGraph graph) {
   Graph& g = graph.graph;
   for (const BlockGraph::Block& block : graph.blocks) {
@@ -314,11 +319,7 @@ BlockGraph recompute(BlockGraph graph) {
     for (const BufferId b : g.reads(block.forward))
       if (std::ranges::find(reads, b) == reads.end()) reads.push_back(b);
     g.set_operands(again, reads, writes);
-    TaskCost& work = graph.work[again];
-    const TaskCost& forward = graph.work[block.forward];
-    work.ns += forward.ns;
-    work.compute_ns += forward.compute_ns;
-    work.memory_ns += forward.memory_ns;
+    graph.work[again] += graph.work[block.forward];
   }
   return graph;
 }

@@ -37,6 +37,9 @@ struct BlockGraph {
 // shortest. Tasks that need all gradients at once (clipping) are left out.
 BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::uint32_t most);
 
+// The same blocks where the tasks of the step take something else, as on another kind of device.
+BlockGraph with_costs(BlockGraph graph, std::span<const TaskCost> costs);
+
 // What a block keeps from its forward for its gradients is computed again instead, right before its input gradient.
 BlockGraph recompute(BlockGraph graph);
 

@@ -38,9 +38,9 @@ class Unfolder {
   }
 
   Detail run() {
-    for (const Lane& lane : cluster_.plan.lanes)
-      for (const TaskId t : lane.tasks)
-        if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update && !is_tie(t)) unfold_block(t);
+    // In the order in which an outline has them: each device's as on one lane, whatever lane they are on now.
+    for (TaskId t = 0; t < in_.tasks.size(); ++t)
+      if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update && !is_tie(t)) unfold_block(t);
     DetailTransfers transfers(step_, cluster_, to_);
     for (TaskId t = 0; t < in_.tasks.size(); ++t)
       if (in_.tasks[t].kind == Kind::send) transfers.unfold_send(t);

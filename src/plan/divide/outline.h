@@ -32,7 +32,8 @@ struct OutlineOptions {
 };
 
 // A plan over replicas x pipeline devices, and what its tasks take. Device r * d + i is the i-th of the r-th replica's
-// d. One lane computes; transfers have asynchronous lanes of their own.
+// d. One lane computes, unless work is put aside (plan/divide/side_lanes); transfers have asynchronous lanes of their
+// own.
 struct Outline {
   Plan plan;
   std::vector<TaskCost> work;  // per task

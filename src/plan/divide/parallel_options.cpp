@@ -24,6 +24,8 @@ ParallelOptions parallel_options(const RunSpec& spec) {
                            .reduce = spec.reduce,
                            .bucket_bytes = parse_bytes(spec.bucket, "`bucket`"),
                            .groups = spec.gradient_groups,
+                           .lanes = spec.schedule,
+                           .memory_cap = memory_cap_of(spec),
                            .sync_batch_norm = spec.sync_batch_norm};
   if (spec.search_tries > 0) parallel.search_tries = spec.search_tries;
   if (!spec.first_k.empty()) parallel.first_k = first_k_from_string(spec.first_k);

@@ -21,6 +21,9 @@ struct ParallelOptions {
   std::optional<FirstK> first_k = {};              // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see DetailOptions; with one replica only
+  std::string lanes =
+      "auto";  // of every device: in-order, one; ooo, weight gradients on a second one; auto: the faster
+  std::optional<std::uint64_t> memory_cap = {};  // of a device, in bytes; none: what it has
   bool sync_batch_norm = false;
   double clip_norm = 0;  // over all devices; the step has no clipping of its own
   bool is_used() const { return replicas > 1 || stages > 1 || micro_batches > 1; }
@@ -29,7 +32,7 @@ struct ParallelOptions {
   bool chooses_reduction() const { return reduce == "auto" || (reduce == "first-k" && !first_k); }
 };
 
-// The most memory of a device that a spec allows; none: what the device has.
+// The most memory of a device that a spec allows, in bytes; none: what the device has.
 std::optional<std::uint64_t> memory_cap_of(const RunSpec& spec);
 
 // User errors name the field.

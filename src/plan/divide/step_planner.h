@@ -30,13 +30,20 @@ class StepPlanner {
   Outline outline(const PlanChoice& choice) const;
   PredictedStep predict(const PlanChoice& choice) const;
 
-  // Where something is left open (a search, the reduction, k of first-k): the most promising few, those that fit first,
-  // of these the fastest first. Otherwise the one that was asked for, of which nothing is predicted.
+  // Where something is left open (a search, the reduction, k of first-k, lanes): the most promising few, those that fit
+  // first, of these the fastest first; and the best one on one lane, if a second lane is among what makes it the best.
+  // Otherwise the one that was asked for, of which nothing is predicted.
   std::vector<PlanChoice> choices() const;
 
  private:
   std::vector<PlanChoice> schedules() const;
+  std::vector<PlanChoice> divisions() const;
+  PlanChoice on_one_lane(PlanChoice choice, PredictedStep* step = nullptr) const;
   PlanChoice predicted(PlanChoice choice) const;
+  bool may_use_side_lanes() const;
+  std::vector<std::int64_t> caps_of_lanes(const PredictedStep& on_one_lane) const;
+  void note_of_lanes(PlanChoice& choice, const std::vector<std::int64_t>& caps) const;
+  PlanChoice with_searched_lanes(PlanChoice choice, const PlanChoice& one_lane) const;
   std::vector<PlanChoice> with_reductions(std::vector<PlanChoice> by_schedule) const;
   std::vector<PlanChoice> reductions_of(const PlanChoice& of) const;
 

@@ -18,34 +18,18 @@ Costs mean_of(const std::vector<Costs>& costs, std::span<const KindCount> kinds)
   for (const KindCount& k : kinds) devices += k.devices;
   for (TaskId t = 0; t < mean.size(); ++t) {
     TaskCost& m = mean[t];
+    double load = 0;
     for (const KindCount& k : kinds) {
       const TaskCost& c = costs[k.kind][t];
       m.ns += k.devices * c.ns;
       m.compute_ns += k.devices * c.compute_ns;
       m.memory_ns += k.devices * c.memory_ns;
+      load += static_cast<double>(k.devices) * c.load;
     }
+    m.load = load / static_cast<double>(devices);
     for (std::int64_t* sum : {&m.ns, &m.compute_ns, &m.memory_ns}) *sum /= devices;
   }
   return mean;
-}
-
-BlockGraph cut(const Graph& step, const Costs& costs, std::uint32_t most, bool recomputes) {
-  BlockGraph blocks = make_blocks(step, costs, most);
-  return recomputes ? recompute(std::move(blocks)) : blocks;
-}
-
-// What the tasks of blocks take on one kind of device. Blocks are cut by `ns` alone, and each has the sum of its tasks'
-// costs: so the other two numbers may be of whatever is to be summed.
-Costs sums_by_block(const Graph& step, Costs cut_by, const Costs& costs, std::uint32_t most, bool recomputes) {
-  for (TaskId t = 0; t < costs.size(); ++t) cut_by[t].compute_ns = costs[t].ns;
-  const Costs times = cut(step, cut_by, most, recomputes).work;
-  for (TaskId t = 0; t < costs.size(); ++t) {
-    cut_by[t].compute_ns = costs[t].compute_ns;
-    cut_by[t].memory_ns = costs[t].memory_ns;
-  }
-  Costs sums = cut(step, cut_by, most, recomputes).work;
-  for (TaskId t = 0; t < sums.size(); ++t) sums[t].ns = times[t].compute_ns;
-  return sums;
 }
 
 }  // namespace
@@ -69,13 +53,12 @@ Workload make_workload(const Graph& step, const std::vector<std::vector<TaskCost
   const std::uint64_t affordable = kMostPlanTasks / (5 * pieces);
   const auto most =
       static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * parallel.stages, std::min(wanted, affordable)));
-  const Costs mean = mean_of(costs, kinds);
-  Workload out{.blocks = cut(step, mean, most, options.recompute),
-               .samples = samples_of(step) * static_cast<std::int64_t>(pieces)};
+  const BlockGraph kept = make_blocks(step, mean_of(costs, kinds), most);
+  const auto recomputed = [&](BlockGraph blocks) { return options.recompute ? recompute(std::move(blocks)) : blocks; };
+  Workload out{.blocks = recomputed(kept), .samples = samples_of(step) * static_cast<std::int64_t>(pieces)};
   if (kinds.size() > 1) {
     out.by_kind.resize(costs.size());
-    for (const KindCount& k : kinds)
-      out.by_kind[k.kind] = sums_by_block(step, mean, costs[k.kind], most, options.recompute);
+    for (const KindCount& k : kinds) out.by_kind[k.kind] = recomputed(with_costs(kept, costs[k.kind])).work;
   }
   return out;
 }

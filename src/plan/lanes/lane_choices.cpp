@@ -8,13 +8,12 @@
 #include "plan/in_order.h"
 #include "plan/lanes/join_gradients.h"
 #include "plan/lanes/joint_schedule.h"
+#include "plan/lanes/worthwhile.h"
 #include "plan/memory.h"
 #include "sim/lane_simulator.h"
 
 namespace overtake {
 namespace {
-
-constexpr double kMemoryByDefault = 1.10;  // of the memory in order
 
 std::int64_t predicted_ns(const Plan& plan, const Profile& profile) {
   return simulate(plan, joined_times(plan, profile)).step_ns;
