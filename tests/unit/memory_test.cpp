@@ -392,7 +392,7 @@ TEST(Memory, CapBelowNeedNamesTheNeed) {
       FAIL() << "nothing was thrown";
     } catch (const UserError& e) {
       EXPECT_NE(std::string(e.what()).find(std::to_string(need)), std::string::npos) << e.what();
-      EXPECT_NE(std::string(e.what()).find("--memory-cap"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("`memory_cap`"), std::string::npos) << e.what();
     }
   };
   expect_refused([&] { place_memory(schedule_in_order(g), need - 1); });
