@@ -71,42 +71,42 @@ void add(Hash64& hash, float x) { hash.add(std::as_bytes(std::span(&x, 1))); }
 
 // Steps on new inputs each, with evaluations, checkpoints and a way back to one of them among them. The hash is of all
 // that could be seen on the way and the weights in the end.
-std::uint64_t history_of(TrainingRun& session) {
+std::uint64_t history_of(TrainingRun& training) {
   Hash64 hash;
   std::vector<NamedTensor> saved;
   std::uint64_t saved_at = 0;
   const auto step = [&](std::uint64_t i) {
-    session.fill_inputs(i);
-    const float loss = session.step(0.05f / static_cast<float>(1 + i)).loss;
+    training.fill_inputs(i);
+    const float loss = training.step(0.05f / static_cast<float>(1 + i)).loss;
     EXPECT_TRUE(std::isfinite(loss));
     add(hash, loss);
   };
   for (std::uint64_t i = 0; i < 12; ++i) {
     step(i);
     if (i % 4 == 2) {
-      session.fill_inputs(100 + i);
-      add(hash, session.evaluate().loss);
-      add(hash, session.evaluate().loss);  // changes nothing
+      training.fill_inputs(100 + i);
+      add(hash, training.evaluate().loss);
+      add(hash, training.evaluate().loss);  // changes nothing
     }
     if (i == 6) {
-      saved = session.tensors();
-      saved_at = session.steps_done();
+      saved = training.tensors();
+      saved_at = training.steps_done();
       for (const NamedTensor& t : saved) hash.add(t.bytes);
     }
   }
-  const std::uint64_t after_twelve = session.weights_hash();
-  session.fill_inputs(50);
-  session.step(0.05f);  // with tasks still to do when all is overwritten
-  session.restore(saved, saved_at, "the checkpoint");
-  for (const NamedTensor& t : session.tensors()) hash.add(t.bytes);
+  const std::uint64_t after_twelve = training.weights_hash();
+  training.fill_inputs(50);
+  training.step(0.05f);  // with tasks still to do when all is overwritten
+  training.restore(saved, saved_at, "the checkpoint");
+  for (const NamedTensor& t : training.tensors()) hash.add(t.bytes);
   for (std::uint64_t i = 7; i < 12; ++i) {
     step(i);
     if (i == 10) {
-      session.fill_inputs(110);
-      session.evaluate();
+      training.fill_inputs(110);
+      training.evaluate();
     }
   }
-  EXPECT_EQ(session.weights_hash(), after_twelve) << "going on from a checkpoint is going on";
+  EXPECT_EQ(training.weights_hash(), after_twelve) << "going on from a checkpoint is going on";
   hash.add(std::as_bytes(std::span(&after_twelve, 1)));
   return hash.value();
 }

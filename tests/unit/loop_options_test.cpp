@@ -1,4 +1,4 @@
-// What is wrong with a run's options is found before a session is planned for it.
+// What is wrong with a run's options is found before it is planned.
 
 #include <gtest/gtest.h>
 
