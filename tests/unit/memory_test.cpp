@@ -302,8 +302,8 @@ void expect_tight(const std::string& name, const std::string& settings) {
   }
 }
 
-TEST(Memory, ResNet50IsTightAndFast) { expect_tight("resnet-50", "batch=16,image=224"); }
-TEST(Memory, TransformerIsTightAndFast) {
+TEST(Memory, ResNet50IsTight) { expect_tight("resnet-50", "batch=16,image=224"); }
+TEST(Memory, TransformerIsTight) {
   expect_tight("transformer", "layers=12,batch=8,sequence=128,width=768,heads=12");
 }
 
