@@ -154,9 +154,11 @@ TEST_F(GlooGroup, UrgentTransfersOvertake) {
     processes.start([&, rank] {
       const auto group = make_gloo_group(options(rank, 2, 20s));
       std::vector<float> bulk(10'000'000, 1.0f), small(1000, 1.0f);
+      // The long one begins when rank 1 starts it, with the urgent one right behind it.
+      while (rank == 1 && !std::filesystem::exists(folder_.path() / "waits")) std::this_thread::sleep_for(1ms);
       const auto slow = group->all_reduce(bulk.data(), bulk.size(), DType::f32, {.tag = 1, .priority = 0});
-      std::this_thread::sleep_for(5ms);
       const auto urgent = group->all_reduce(small.data(), small.size(), DType::f32, {.tag = 2, .priority = 9});
+      if (rank == 0) folder_.write("waits", "");
       group->wait(urgent);
       const std::string out = group->is_done(slow) ? "too late" : "overtakes";
       group->wait(slow);

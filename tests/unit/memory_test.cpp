@@ -303,9 +303,7 @@ void expect_tight(const std::string& name, const std::string& settings) {
 }
 
 TEST(Memory, ResNet50IsTight) { expect_tight("resnet-50", "batch=16,image=224"); }
-TEST(Memory, TransformerIsTight) {
-  expect_tight("transformer", "layers=12,batch=8,sequence=128,width=768,heads=12");
-}
+TEST(Memory, TransformerIsTight) { expect_tight("transformer", "layers=12,batch=8,sequence=128,width=768,heads=12"); }
 
 // The largest sum of live bytes, counted by hand for a chain whose middle needs three buffers at once.
 TEST(Memory, LiveBytesByHand) {
