@@ -145,7 +145,8 @@ int train(const SpecFlags& flags) {
                           {"peak_bytes", run.peak_bytes()},
                           {"weights_hash", hash},
                           {"schedule", run.plan().schedule},
-                          {"interrupted", result.interrupted}};
+                          {"interrupted", result.interrupted},
+                          {"spec", json_of(spec)}};
     if (spec.predict) {
       const std::optional<double> ms = run.predicted_ms();
       out["predicted_ms"] = ms ? nlohmann::json(*ms) : nlohmann::json();

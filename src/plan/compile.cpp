@@ -231,6 +231,7 @@ std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machi
 
 Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                      const CompileOptions& options) {
+  check_fields(spec);
   const bool is_divided = parallel_options(spec).is_used();
   Program p{.spec = deciding_part(spec),
             .machine = machine,
