@@ -35,10 +35,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import test_cluster  # noqa: E402
 
 STEPS = 100
-TIME_OUT = 3  # seconds, of the ranks
 HANGS = 180  # seconds; what has not ended by then never will. No limit of speed: a busy machine may take its time.
 TRAIN = ["train", "lenet", "--batch", "16", "--data", "synthetic:640", "--seed", "3", "--parts", "2", "--json",
-         "--steps", str(STEPS), "--save-every", "7", "--time-out", str(TIME_OUT)]
+         "--steps", str(STEPS), "--save-every", "7"]
 # Layouts of one family add up gradients in the same order: processes and flags.
 FAMILIES = {
     "one sum": [(1, "--micro-batches 4"), (2, "--pp 2 --micro-batches 4 --pipeline zb-h1"),
@@ -185,7 +184,7 @@ class OnHosts:
 class Campaign:
     def __init__(self, options):
         self.binary = str(pathlib.Path(options.binary).resolve())
-        self.seed = options.seed
+        self.seed, self.time_out = options.seed, options.time_out
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="overtake-faults-"))
         self.has_hosts = True
         try:
@@ -196,9 +195,9 @@ class Campaign:
         self.mark = f"{os.getpid()}"
         self.hashes, self.times = {}, {}
 
-    def command(self, layout, folder, resumes=False):
+    def command(self, layout, folder, resumes=False, time_out=HANGS):
         save = ["--save", str(folder / "run")] + (["--resume", str(folder / "run")] if resumes else [])
-        return [self.binary, *TRAIN, *layout[1].split(), *save]
+        return [self.binary, *TRAIN, "--time-out", str(time_out), *layout[1].split(), *save]
 
     def undisturbed(self):
         """What the weights must be, and how long each phase takes here."""
@@ -284,7 +283,7 @@ class Campaign:
         saves = folder / "saves"
         saves.mkdir(parents=True)
         mark = f"{self.mark}-{index}"
-        command = self.command(layout, saves)
+        command = self.command(layout, saves, time_out=self.time_out)
         row = {"index": index, "layout": layout[1], "fault": fault, "rank": number, "phase": phase, "violations": []}
         wrong = row["violations"].append
         run = OnHosts(mark, layout[0], command) if on_hosts else Launched(folder, mark, layout[0], command)
@@ -417,6 +416,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first one, to repeat some")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
+    parser.add_argument("--time-out", type=float, default=10, help="seconds, of ranks that something happens to")
     parser.add_argument("--json", action="store_true", help="all rows as JSON, as the last line")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
