@@ -1,7 +1,7 @@
 #pragma once
 // Program: a training step compiled for a machine. It holds what it was made from and what was decided: which device
-// runs which part of the step, in which order, on which lanes. Everything else follows from that: the outline, block by
-// block, that simulators take (plan/outline_of), and the plans, task by task, that executors take (plan/detail_of).
+// runs which part of the step, in which order, on which lanes. Everything else follows from that (plan/detail_of): the
+// outline, block by block, that simulators take, and the plans, task by task, that executors take.
 
 #include <cstdint>
 #include <string>

@@ -214,7 +214,7 @@ std::vector<float> TrainingRun::read(const std::string& name) {
     }
     return values;
   }
-  fail_user("{}: model {} has no value of that name that outlives a step; name it among those to keep readable", name,
+  fail_user("{}: model {} has no value of that name that outlives a step; keep it with the pass keep_buffers", name,
             g.model);
 }
 

@@ -107,8 +107,8 @@ class TrainingRun {
   void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
   // Over all weights in their order in the model.
   std::uint64_t weights_hash() const { return now_->parameters().weights_hash(); }
-  // The values of a weight or a state, or of what CompileOptions::readable kept of the last step; as float32,
-  // row-major.
+  // The values of a weight, a state, an input or a result, or of what a pass of passes/keep.h kept of the last step; as
+  // float32, row-major.
   std::vector<float> read(const std::string& name);
   // Name of the first task that makes a number that is not finite in this step; see Executor.
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);

@@ -12,8 +12,8 @@
 namespace overtake {
 
 struct DetailOptions {
-  // A replica adds up its micro-batches in so many groups, then the groups, each in their order: as many replicas with
-  // a group each would. The number of micro-batches is a multiple of it.
+  // Sums micro-batches in `groups` groups, then the groups, in the order that `groups` replicas would. The number of
+  // micro-batches is a multiple of it.
   std::uint32_t groups = 1;
   // What runs it: its products may add to the sums. None: they do not.
   const Target* target = nullptr;
