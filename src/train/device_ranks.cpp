@@ -58,7 +58,7 @@ std::string gpu_of_rank(const std::string& device, int rank, int local_rank, con
 }
 
 void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
-  set_transfer_turns(whole.plan);
+  whole.plan = with_transfer_turns(std::move(whole.plan));
   check_order(whole);
   // All ranks go through the channels in the same order, so none waits for one that waits for it.
   const std::vector<Channel> channels = channels_of(whole.plan);

@@ -10,6 +10,6 @@ namespace overtake {
 // numbers, and each adds them in the order of the parameters of `step`, which the plan repeats task by task. So the
 // factor is the same on all, and the same however the plan is laid out. Replicas have the same gradients by then. No
 // update of the plan is delayed.
-void clip_gradients(Detail& plan, const Graph& step, double max_norm, const Target& target);
+Detail clip_gradients(Detail plan, const Graph& step, double max_norm, const Target& target);
 
 }  // namespace overtake

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/fingerprint.h"
 #include "overtake/target.h"
 #include "plan/divide/outline.h"
 
@@ -35,6 +36,11 @@ struct Detail {
   std::vector<Loss> losses;  // of the graph, in its order
   std::uint32_t replicas = 1, micro_batches = 1;
 };
+
+// What passes over details are asked for.
+inline const Graph& graph_of(const Detail& detail) { return detail.plan.graph; }
+inline Fingerprint fingerprint(const Detail& detail) { return fingerprint(detail.plan); }
+inline void verify(const Detail& detail) { verify(detail.plan); }
 
 // `step` is what the blocks were made of, a micro-batch of one replica; every replica has equally many. Gradients come
 // out as of the mean over all micro-batches. Sums over them are made in their order whatever the schedule.
