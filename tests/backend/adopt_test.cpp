@@ -22,8 +22,7 @@ Case in_pieces(Case c, const ParallelOptions& parallel) {
 Program planned(const Case& c, const ParallelOptions& parallel, const Workplace& place,
                 const CompileOptions& compile = {}) {
   const Case mine = in_pieces(c, parallel);
-  return plan_run(graph_of(mine), options_of(mine, parallel).spec, place, {.compile = compile, .print_passes = {}})
-      .program;
+  return plan_run(graph_of(mine), options_of(mine, parallel).spec, place, compile).program;
 }
 
 // Two steps with each layout, on the ranks that `run` has.

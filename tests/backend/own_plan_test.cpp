@@ -14,7 +14,7 @@ namespace {
 
 RunSetup with_plan(std::function<Plan(const Graph&)> plan) {
   RunSetup options = in_order_setup();
-  options.more.planner.compile.own_order = std::move(plan);
+  options.more.compile.own_order = std::move(plan);
   use_test_device(options, Precision::f32, 2);
   options.spec.parts = 2;
   options.spec.seed = kSeed;
