@@ -51,7 +51,7 @@ inline void set_optimizer(RunSpec& spec, const OptimizerSettings& o) {
   spec.clip_norm = o.clip_norm;
 }
 
-// The order of one device stays as it is; several have none of their own.
+// The lanes of one device stay as they are.
 inline void set_layout(RunSpec& spec, const ParallelOptions& o) {
   spec.replicas = o.replicas;
   spec.stages = o.stages;
@@ -63,7 +63,7 @@ inline void set_layout(RunSpec& spec, const ParallelOptions& o) {
   spec.bucket = std::to_string(o.bucket_bytes);
   spec.gradient_groups = o.groups;
   spec.sync_batch_norm = o.sync_batch_norm;
-  if (o.devices() > 1) spec.schedule = "auto";
+  if (o.devices() > 1) spec.schedule = o.lanes;
 }
 
 }  // namespace overtake

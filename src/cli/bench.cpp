@@ -19,7 +19,7 @@ namespace {
 
 struct BenchFlags {
   SpecFlags spec;
-  std::vector<std::string> schedules = {"in-order", "ooo"};
+  std::vector<std::string> schedules;  // none: in-order and ooo
   int steps = 10;
   int warm = 2;
   std::string trace;
@@ -86,11 +86,18 @@ BenchRow make_row(const std::string& name, const RunSpec& spec, const BenchFlags
 }
 
 std::vector<BenchRow> make_rows(const RunSpec& spec, const BenchFlags& flags) {
+  std::vector<BenchRow> rows;
+  if (!spec.plan.empty()) {
+    rows.push_back(make_row("", spec, flags));
+    rows[0].name = rows[0].run->program().choice().name;
+    return rows;
+  }
+  static const std::vector<std::string> kUsual = {"in-order", "ooo"};
   std::vector<Variant> all;
   if (flags.explain) all = variants(spec);
   if (!flags.explain)
-    for (const std::string& name : flags.schedules) all.emplace_back(Variant{name, spec}).spec.schedule = name;
-  std::vector<BenchRow> rows;
+    for (const std::string& name : flags.schedules.empty() ? kUsual : flags.schedules)
+      all.emplace_back(Variant{name, spec}).spec.schedule = name;
   for (const Variant& v : all) rows.push_back(make_row(v.name, v.spec, flags));
   return rows;
 }
@@ -122,7 +129,10 @@ RunSpec as_benches_see(RunSpec spec) {
 int bench(const BenchFlags& flags) {
   if (flags.steps < 1) fail_user("--steps {}: it must be at least 1", flags.steps);
   if (flags.warm < 0) fail_user("--warm {}: it must be at least 0", flags.warm);
-  const RunSpec spec = as_benches_see(flags.spec.spec());
+  RunSpec spec = as_benches_see(flags.spec.spec());
+  if (!spec.plan.empty() && (flags.explain || !flags.schedules.empty()))
+    fail_user("`plan {}`: it has one schedule; leave out --schedules and --explain", spec.plan);
+  if (!spec.plan.empty()) spec = with_plan(spec, flags.spec.given());
   if (!flags.trace.empty()) check_writable(flags.trace);
   flags.spec.check_saving();
   std::vector<BenchRow> rows = make_rows(spec, flags);
@@ -132,7 +142,7 @@ int bench(const BenchFlags& flags) {
                  .learning_rate = static_cast<float>(spec.lr),
                  .trace = !flags.trace.empty()});
 
-  nlohmann::json out = {{"model", spec.model}, {"rows", nlohmann::json::array()}};
+  nlohmann::json out = {{"model", spec.model}, {"spec", json_of(spec)}, {"rows", nlohmann::json::array()}};
   Table table({"schedule", "runs as", "ms/step", "fastest", "predicted", "speed-up", "memory", "weights hash"});
   for (const BenchRow& row : rows) {
     const std::string hash = hash_text(row.run->weights_hash());
@@ -175,7 +185,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   flags->spec.add_to(*c, Command::bench);
   c->add_option("--schedules", flags->schedules, "in-order, ooo, auto; the first is the baseline")
       ->delimiter(',')
-      ->capture_default_str();
+      ->default_str("in-order,ooo");
   c->add_option("--steps", flags->steps, "measured steps of each")->capture_default_str();
   c->add_option("--warm", flags->warm, "steps of each before that")->capture_default_str();
   c->add_option("--trace", flags->trace,

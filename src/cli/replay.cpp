@@ -43,6 +43,7 @@ std::vector<TaskCost> work_of(const ChakraPlan& traced, const Cluster& cluster, 
 int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
   if (!spec.model.empty() || !flags.synthetic.empty())
     fail_user("--chakra {}: it stands instead of a MODEL; give one of the two", flags.chakra);
+  if (flags.spec.saves_plan()) fail_user("--save-plan: a trace is no plan; leave out --chakra or --save-plan");
   if (!flags.beside.empty()) fail_user("--chakra {}: nothing can be set beside it; leave out --beside", flags.chakra);
   const ChakraPlan traced = read_chakra(flags.chakra);
   const std::string machine_name = spec.machine.empty() ? kUsualMachine : spec.machine;
@@ -74,7 +75,7 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
                recorded_ms = static_cast<double>(traced.recorded.step_ns) * 1e-6;
   if (flags.spec.json) {
     fmt::print("{}", dumped({{"trace", flags.chakra},
-                             {"cluster", cluster.name},
+                             {"machine", cluster.name},
                              {"step_ms", step_ms},
                              {"recorded_ms", recorded_ms},
                              {"tasks", work.size()},

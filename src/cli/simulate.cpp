@@ -15,6 +15,7 @@ constexpr std::string_view kPlanEnding = ".plan";
 int sweep(const SimulateFlags& flags, RunSpec spec) {
   if (!flags.save_profile.empty())
     fail_user("--save-profile {}: one file holds one measurement; leave out --sweep", flags.save_profile);
+  if (flags.spec.saves_plan()) fail_user("--save-plan: one file holds one plan; leave out --sweep");
   const std::size_t at = flags.sweep.find('=');
   const std::string name = flags.sweep.substr(0, at);
   const std::vector<std::string> values =

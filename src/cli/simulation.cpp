@@ -123,6 +123,9 @@ class Simulation {
     if (!flags_.save_profile.empty() && flags_.measure_on.empty())
       fail_user("--save-profile {}: nothing is measured; add --measure cpu or --measure cuda", flags_.save_profile);
     if (!flags_.save_profile.empty()) check_writable(flags_.save_profile);
+    if (flags_.spec.saves_plan() && !(flags_.compare.empty() && flags_.synthetic.empty()))
+      fail_user("--save-plan: it is for one schedule of a model; leave out {}",
+                flags_.compare.empty() ? "--synthetic" : "--compare");
     if (flags_.beside.empty()) return;
     if (!flags_.compare.empty()) fail_user("--compare: it compares ways of one job; leave out --beside");
     if (!flags_.chakra_out.empty()) fail_user("--chakra-out: it writes one job; leave out --beside");
@@ -236,7 +239,7 @@ class Simulation {
                  fmt::format("{:.1f} %", 100 * (after / before - 1))});
     }
     if (flags_.spec.json)
-      fmt::print("{}", dumped({{"cluster", machine.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
+      fmt::print("{}", dumped({{"machine", machine.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
     else
       fmt::print("{} jobs on {} devices of {}\n{}", jobs_.size(), machine.topology.device_count, machine.cluster.name,
                  table.text());
@@ -248,9 +251,10 @@ class Simulation {
     const RunSpec& spec = job.spec;
     if (flags_.spec.json) {
       nlohmann::json out = {
-          {"model", job.name()}, {"cluster", job.machine.cluster.name}, {"dp", spec.replicas},
+          {"model", job.name()}, {"machine", job.machine.cluster.name}, {"dp", spec.replicas},
           {"pp", spec.stages},   {"micro_batches", spec.micro_batches}, {"runs", nlohmann::json::array()},
           {"left_out", left_out}};
+      if (job.synthetic.empty()) out["spec"] = json_of(spec);
       for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, job.samples(), run.fits(job.machine)));
       out["step_ms"] = runs[0].step_ms();
       fmt::print("{}", dumped(out));
@@ -275,7 +279,11 @@ class Simulation {
 int simulate_plan(const SimulateFlags& flags, const std::string& file) {
   if (!flags.compare.empty() || !flags.beside.empty() || !flags.measure_on.empty())
     fail_user("simulate {}: a plan is one job with one schedule; leave out --compare, --beside and --measure", file);
+  if (flags.spec.saves_plan()) fail_user("--save-plan: {} is the plan already; leave it out", file);
   Program program = load_program_json(read_file(file), file);
+  RunSpec spec = flags.spec.spec();
+  spec.model = program.spec.model;
+  check_agrees(program, file, spec, flags.spec.given());
   program.machine.target = described_target(program.machine.kernels);
   if (flags.steps > 0) program.machine.steps = flags.steps;
   if (program.machine.has_devices()) flags.add_scenario(program.machine);
@@ -290,12 +298,13 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
       samples_of(program.step) * program.spec.replicas * std::int64_t{program.spec.micro_batches};
   if (flags.spec.json)
     fmt::print("{}", dumped({{"model", program.step.model},
-                             {"cluster", program.machine.name()},
+                             {"machine", program.machine.name()},
                              {"dp", program.spec.replicas},
                              {"pp", program.spec.stages},
                              {"micro_batches", program.spec.micro_batches},
                              {"runs", {json_of(run, samples, run.fits(program.machine))}},
                              {"left_out", nlohmann::json::array()},
+                             {"spec", json_of(program.spec)},
                              {"step_ms", run.step_ms()}}));
   else
     fmt::print("{}{}", print(program), table_of({run}, program.machine, samples));

@@ -129,18 +129,26 @@ void SpecFlags::save(const RunSpec& spec) const {
   if (!save_to_.empty()) write_spec(save_to_, spec);
 }
 
-RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given) {
-  const std::string where = fmt::format("`plan {}`", spec.plan);
-  const Program program = load_program_json(read_file(spec.plan), where);
-  RunSpec merged = spec;
-  for (const Field& field : fields()) {
-    if (!field.decides_plan) continue;
-    const nlohmann::json planned = value_of(program.spec, field), now = value_of(spec, field);
-    if (std::ranges::find(given, &field) != given.end() && planned != now)
-      fail_user("`{}`: it is {} here, and {} in plan {}; leave it out, or plan again", field.name, now.dump(),
-                planned.dump(), spec.plan);
-    std::visit([&](auto member) { merged.*member = program.spec.*member; }, field.member);
+void check_agrees(const Program& program, const std::string& file, const RunSpec& spec,
+                  const std::vector<const Field*>& given) {
+  for (const Field* field : given) {
+    if (field->describes_machine)
+      fail_user("`{}`: plan {} is for machine {} as it was; leave it out, or plan again", field->name, file,
+                program.machine.name());
+    if (!field->decides_plan) continue;
+    const nlohmann::json planned = value_of(program.spec, *field), now = value_of(spec, *field);
+    if (planned != now)
+      fail_user("`{}`: it is {} here, and {} in plan {}; leave it out, or plan again", field->name, now.dump(),
+                planned.dump(), file);
   }
+}
+
+RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given) {
+  const Program program = load_program_json(read_file(spec.plan), fmt::format("`plan {}`", spec.plan));
+  check_agrees(program, spec.plan, spec, given);
+  RunSpec merged = spec;
+  for (const Field& field : fields())
+    if (field.decides_plan) std::visit([&](auto member) { merged.*member = program.spec.*member; }, field.member);
   return merged;
 }
 

@@ -22,6 +22,7 @@ class SpecFlags {
   void check_saving() const;
   void save(const RunSpec& spec) const;
   void save_plan(const Program& program) const;  // --save-plan
+  bool saves_plan() const { return !save_plan_to_.empty(); }
 
   bool json = false;          // one JSON object as the last line
   bool print_passes = false;  // to stderr
@@ -37,8 +38,11 @@ class SpecFlags {
   std::string file_, save_to_, save_plan_to_;
 };
 
-// The run that a plan file is of, with what else is said of it. A field that decides a program, and is given another
-// value than the plan has, is a user error.
+// A user error if a field that decides a program is given another value than the plan has, or one that describes the
+// machine is given at all: the plan has a machine.
+void check_agrees(const Program& program, const std::string& file, const RunSpec& spec,
+                  const std::vector<const Field*>& given);
+// The run that the spec's plan file is of, with what else is said of it.
 RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 
 // The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:

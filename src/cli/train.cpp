@@ -16,6 +16,8 @@
 #include "plan/simulated_step.h"
 #include "report/device_time.h"
 #include "report/perfetto.h"
+#include "train/measured_machine.h"
+#include "train/resumed_network.h"
 #include "train/run.h"
 #include "train/run_options.h"
 #include "train/sample_form.h"
@@ -90,14 +92,22 @@ int train(const SpecFlags& flags) {
   StartingPoint start = load_start(spec, print_note);
   loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
   prepare(loop, sample_form_of(start.graph), whole_batch(spec, start.graph));
-  if (before)
+  std::string network;
+  if (before) {
     for (const std::string& line : check_same_run(*before, loop)) print_note(line);
+    network = changed_network(*before, start.graph, spec.resume);
+    if (!network.empty())
+      print_note(fmt::format("resume {}: its network is not that of {} any more; it goes on as it was saved",
+                             spec.resume, spec.model));
+  }
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
   if (flags.print_passes)
     options.compile.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   const RunSpec as_given = spec;
   connect_ranks(spec, options.place);
   const std::shared_ptr<RankGroups> groups = options.place.groups;
+  if (!spec.resume.empty())
+    take_network(start.graph, options.initial, shared_text(groups.get(), [&] { return network; }));
   TrainingRun run(std::move(start.graph), spec, std::move(options));
   if (run.is_first()) flags.save(as_given);
   if (run.is_first()) flags.save_plan(run.program());
@@ -145,7 +155,8 @@ int train(const SpecFlags& flags) {
                           {"peak_bytes", run.peak_bytes()},
                           {"weights_hash", hash},
                           {"schedule", run.plan().schedule},
-                          {"interrupted", result.interrupted}};
+                          {"interrupted", result.interrupted},
+                          {"spec", json_of(spec)}};
     if (spec.predict) {
       const std::optional<double> ms = run.predicted_ms();
       out["predicted_ms"] = ms ? nlohmann::json(*ms) : nlohmann::json();

@@ -275,6 +275,7 @@ std::vector<Pass<Graph>> with_readable(const CompileOptions& options) {
 
 Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                      const CompileOptions& options) {
+  check_fields(spec);
   const bool is_divided = parallel_options(spec).is_used();
   Program p{.spec = deciding_part(spec),
             .machine = machine,

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "ops/check_task.h"
 #include "overtake/version.h"
+#include "plan/detail_of.h"
 #include "plan/program.h"
 #include "run/field.h"
 
@@ -159,6 +161,8 @@ Program load_program_json(std::string_view text, const std::string& where) {
     Program program = program_from(in);
     OVERTAKE_CHECK(!program.choices.empty(), "it decides nothing");
     verify(program);
+    check_tasks(program.step);
+    if (program.is_outlined()) verify(OutlinePlanner(program)->outline(program.choice()).plan);
     return program;
   } catch (const json::exception& e) {
     fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());

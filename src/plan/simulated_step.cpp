@@ -21,6 +21,7 @@ std::string name_of(const RunSpec& spec, const PlanChoice& choice) {
   if (spec.replicas > 1)
     parts.push_back(choice.reduce == "first-k" ? "first-k " + to_string(choice.first_k) : choice.reduce);
   if (parts.empty()) return spec.recompute ? "one device" : choice.name;
+  if (!choice.side.tasks.empty()) parts.push_back("side lanes");
   return fmt::format("{}", fmt::join(parts, " + "));
 }
 

@@ -52,6 +52,11 @@ bool fits(const Field& field, const json& value) {
 std::string shown(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  if (value.is_array()) {
+    std::vector<std::string> all;
+    for (const json& one : value) all.push_back(shown(one));
+    return fmt::format("{}", fmt::join(all, ","));
+  }
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -77,6 +82,14 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// See set_value().
+void check_value(const Field& field, const json& value, const std::string& where) {
+  if (fits(field, value)) return;
+  if (where.empty()) fail_user("`{} {}`: it must be {}", field.name, shown(value), description_of(field));
+  fail_user("{}: {} = {}: it must be {}", where, field.name, value.is_string() ? value.dump() : shown(value),
+            description_of(field));
+}
+
 bool is_empty(const json& value) {
   return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()) ||
          (value.is_array() && value.empty());
@@ -99,12 +112,18 @@ json value_of(const RunSpec& spec, const Field& field) {
 }
 
 void set_value(RunSpec& spec, const Field& field, const json& value, const std::string& where) {
-  if (!fits(field, value) && where.empty())
-    fail_user("`{} {}`: it must be {}", field.name, shown(value), description_of(field));
-  if (!fits(field, value))
-    fail_user("{}: {} = {}: it must be {}", where, field.name, value.is_string() ? value.dump() : shown(value),
-              description_of(field));
+  check_value(field, value, where);
   std::visit([&]<class T>(T RunSpec::*member) { spec.*member = value.get<T>(); }, field.member);
+}
+
+void check_fields(const RunSpec& spec) {
+  const RunSpec none;
+  for (const Field& field : fields()) {
+    const auto check = [&](auto member) {
+      if (spec.*member != none.*member) check_value(field, json(spec.*member), "");
+    };
+    std::visit(check, field.member);
+  }
 }
 
 void set_text(RunSpec& spec, const Field& field, const std::vector<std::string>& words) {

@@ -52,8 +52,9 @@ struct Field {
   std::uint8_t commands = static_cast<std::uint8_t>(Command::train);
   Bounds bounds = {};                          // of numbers
   std::vector<std::string_view> choices = {};  // of texts; empty: any
-  bool has_own_place = false;  // in a checkpoint: train/checkpoint.h has a member for it, beside the settings
-  bool decides_plan = false;   // a program that was compiled for another value is another one
+  bool has_own_place = false;      // in a checkpoint: train/checkpoint.h has a member for it, beside the settings
+  bool decides_plan = false;       // a program that was compiled for another value is another one
+  bool describes_machine = false;  // for which a program is compiled
 
   bool is_of(Command command) const { return (commands & static_cast<std::uint8_t>(command)) != 0; }
 };
@@ -71,6 +72,8 @@ nlohmann::json value_of(const RunSpec& spec, const Field& field);
 void set_value(RunSpec& spec, const Field& field, const nlohmann::json& value, const std::string& where = {});
 // The same from text, as on a command line: one word, or for a list any number.
 void set_text(RunSpec& spec, const Field& field, const std::vector<std::string>& words);
+// The same of all fields that are not as by default, for specs that are made in C++.
+void check_fields(const RunSpec& spec);
 // What a value must be: "a whole number of at least 1".
 std::string description_of(const Field& field);
 

@@ -33,6 +33,12 @@ Field deciding(Field field) {
   return field;
 }
 
+// See Field::describes_machine.
+Field of_machine(Field field) {
+  field.describes_machine = true;
+  return field;
+}
+
 // In the order of --help.
 std::vector<Field> make_fields() {
   using S = RunSpec;
@@ -49,7 +55,14 @@ std::vector<Field> make_fields() {
        kRuns},
       {"init_skip", &S::init_skip, "beginnings of names that `init` passes over, for example fc.", another_run, equal,
        kRuns},
-      deciding({"loss", &S::loss, "of an ONNX file: cross-entropy or mse", another_run, equal, kAll}),
+      deciding({"loss",
+                &S::loss,
+                "of an ONNX file: cross-entropy or mse",
+                another_run,
+                equal,
+                kAll,
+                {},
+                {"cross-entropy", "mse"}}),
       deciding({"output", &S::output, "of an ONNX file: which output is trained; default: the first", another_run,
                 equal, kAll}),
       deciding({"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.",
@@ -76,30 +89,35 @@ std::vector<Field> make_fields() {
 
       // Where a step runs, and what it is planned for.
       {"device", &S::device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)", last_bits, own, kRuns | kPlan},
-      {"machine", &S::machine,
-       "machine to plan for: a file (docs/machines.md) or a preset, for example dgx-h100:4; default: this one, "
-       "measured; of simulate: h200",
-       free, equal, kPlans},
-      {"devices", &S::devices, "of `machine`, replica by replica, for example 0-3,8; default: the first", free, equal,
-       kPlans},
-      {"algorithm",
-       &S::algorithm,
-       "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
-       "hierarchical, in-network",
-       free,
-       equal,
-       kPlans,
-       {},
-       kAlgorithms},
-      {"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never", free,
-       equal, kPlans},
+      of_machine({"machine", &S::machine,
+                  "machine to plan for: a file (docs/machines.md) or a preset, for example dgx-h100:4; default: this "
+                  "one, measured; of simulate: h200",
+                  free, equal, kPlans}),
+      of_machine({"devices", &S::devices, "of `machine`, replica by replica, for example 0-3,8; default: the first",
+                  free, equal, kPlans}),
+      of_machine({"algorithm",
+                  &S::algorithm,
+                  "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
+                  "hierarchical, in-network",
+                  free,
+                  equal,
+                  kPlans,
+                  {},
+                  kAlgorithms}),
+      of_machine({"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never",
+                  free, equal, kPlans}),
       {"plan", &S::plan, "a plan file to run, by `overtake plan`, instead of planning", free, equal, kRuns},
       {"trials", &S::trials,
        "take the plan that is predicted to be the fastest instead of trying the best few for real", free, equal,
        kRuns | kPlan},
-      deciding({"precision", &S::precision,
-                "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32", another_run,
-                equal, kAll}),
+      deciding({"precision",
+                &S::precision,
+                "f32, tf32 (GPUs), or bf16 with float32 weights and sums; default: bf16 on GPUs, else f32",
+                another_run,
+                equal,
+                kAll,
+                {},
+                {"f32", "tf32", "bf16"}}),
       {"threads", &S::threads, "default: all cores", free, own, kRuns | kPlan, kUpTo1024},
       deciding({"parts", &S::parts, "fixed pieces that sums are cut into; default: as many as cores", last_bits, rank_0,
                 kAll, kUpTo1024}),
@@ -146,10 +164,15 @@ std::vector<Field> make_fields() {
       {"lr_schedule", &S::lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]", another_run, equal},
       {"warmup", &S::warmup, "steps of linear warm-up", another_run, equal},
       {"augment", &S::augment, "flip and shift images at random", another_run, equal},
-      deciding({"schedule", &S::schedule,
+      deciding({"schedule",
+                &S::schedule,
                 "of every device's tasks: in-order, ooo (weight gradients on lanes of their own), or auto (whichever "
                 "is faster)",
-                free, equal, kPlans}),
+                free,
+                equal,
+                kPlans,
+                {},
+                {"in-order", "ooo", "auto"}}),
 
       // Several devices.
       deciding({"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kPlans,
@@ -169,10 +192,15 @@ std::vector<Field> make_fields() {
                 "of searches, for pipelines and for lanes: schedules to try; default: what takes a few seconds", free,
                 equal, kAll, kAtLeastOne}),
       deciding(
-          {"reduce", &S::reduce,
+          {"reduce",
+           &S::reduce,
            "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
            "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
-           free, equal, kPlans}),
+           free,
+           equal,
+           kPlans,
+           {},
+           {"buckets", "by-layer", "scatter-gather", "first-k", "auto"}}),
       deciding({"first_k", &S::first_k,
                 "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those "
                 "of the 12 after the first 30; default: whatever is the fastest",

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "ops/check_task.h"
 
 namespace overtake {
 namespace {
@@ -19,7 +20,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kCheckpointFormat = "overtake-checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2, kVersionWithoutNetwork = 1;
+constexpr const char* kNetwork = "network";  // in the metadata of the tensors file
 constexpr std::string_view kTensorsEnding = ".safetensors";
 
 // NAME of NAME.json.
@@ -88,9 +90,9 @@ json read_description(const fs::path& json_path) {
     fail_user("{}: no checkpoint of Overtake's: \"format\" is not \"{}\"; check the path", where, kCheckpointFormat);
   }
   const json version = described.value("version", json());
-  if (version != kVersion) {
-    fail_user("{}: checkpoint version {}, this Overtake reads {}; use the Overtake that wrote it", where,
-              version.dump(), kVersion);
+  if (version != kVersion && version != kVersionWithoutNetwork) {
+    fail_user("{}: checkpoint version {}, this Overtake reads {} and {}; use the Overtake that wrote it", where,
+              version.dump(), kVersionWithoutNetwork, kVersion);
   }
   return described;
 }
@@ -158,6 +160,21 @@ std::optional<TensorFile> read_tensors(const fs::path& json_path, const TensorsR
   }
 }
 
+// Of a tensors file; none of version 1.
+std::optional<Graph> network_of(const TensorFile& file, const fs::path& json_path) {
+  const auto text = file.metadata.find(kNetwork);
+  if (text == file.metadata.end()) return std::nullopt;
+  try {
+    Graph network = load_graph_json(text->second);
+    verify(network);
+    check_tasks(network);
+    return network;
+  } catch (const std::exception& error) {
+    fail_user("{}: the checkpoint is damaged: its network: {}; resume from another checkpoint", json_path.string(),
+              error.what());
+  }
+}
+
 }  // namespace
 
 fs::path checkpoint_json_path(const fs::path& path) {
@@ -178,7 +195,9 @@ void save_checkpoint(const fs::path& path, const CheckpointState& state) {
   create_folders(folder);
 
   AtomicFile tensors(folder / tensors_file_name(name, state.step, 0));
-  const WrittenTensors written = write_safetensors(tensors, state.tensors, {{"writer", "overtake"}});
+  TensorMetadata metadata = {{"writer", "overtake"}};
+  if (state.network) metadata[kNetwork] = save_json(*state.network);
+  const WrittenTensors written = write_safetensors(tensors, state.tensors, metadata);
   const std::string tensors_file = tensors_file_name(name, state.step, written.hash);
   tensors.commit_as(tensors_file);
   write_file_atomically(
@@ -191,6 +210,7 @@ CheckpointState load_checkpoint(const fs::path& path) {
   auto [state, reference] = read_state(json_path);
   for (;;) {
     if (std::optional<TensorFile> tensors = read_tensors(json_path, reference)) {
+      state.network = network_of(*tensors, json_path);
       state.tensors = std::move(tensors->tensors);
       return std::move(state);
     }

@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/safetensors.h"
+#include "overtake/graph.h"
 
 namespace overtake {
 
@@ -23,7 +25,9 @@ struct CheckpointState {
   std::string model = {};                                  // name of the model
   nlohmann::json model_settings = nlohmann::json::object();
   nlohmann::json settings = nlohmann::json::object();  // of the training: optimizer, schedule, data, ...
-  std::vector<NamedTensor> tensors = {};               // weights, running statistics, optimizer states, by name
+  // The network that was trained: forward, of one micro-batch. None in checkpoints of version 1.
+  std::optional<Graph> network = {};
+  std::vector<NamedTensor> tensors = {};  // weights, running statistics, optimizer states, by name
 };
 
 // "runs/lenet" and "runs/lenet.json" both mean runs/lenet.json; a user error for a path that names no file ("runs/").

@@ -7,6 +7,7 @@
 #include "exec/backend.h"
 #include "plan/divide/parallel_options.h"
 #include "plan/divide/workload.h"
+#include "run/field.h"
 #include "run/resume.h"
 
 namespace overtake {
@@ -49,14 +50,11 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
 std::int64_t whole_batch(const RunSpec& spec, const Graph& graph) { return samples_of(graph) * pieces_of_batch(spec); }
 
 void check_spec(const RunSpec& spec) {
+  check_fields(spec);
   parallel_options(spec);
   if (!spec.memory_cap.empty()) parse_bytes(spec.memory_cap, "`memory_cap`");
   parse_bytes(spec.chunk, "`chunk`");
   if (spec.nesterov && spec.momentum == 0) fail_user("`nesterov`: it needs `momentum` above 0");
-  constexpr std::string_view kSchedules[] = {"in-order", "ooo", "auto"};
-  if (std::ranges::find(kSchedules, spec.schedule) == std::end(kSchedules))
-    fail_user("`schedule {}`: no such schedule; choose in-order, ooo or auto (of a pipeline: `pipeline`)",
-              spec.schedule);
   if (spec.machine.empty() && !spec.devices.empty())
     fail_user("`devices {}`: they are of a machine; use it with `machine`", spec.devices);
 }

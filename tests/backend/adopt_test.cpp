@@ -121,6 +121,15 @@ TEST(Adopt, FromStagesToReplicasAndBack) {
   expect_same(alone, on_ranks_through(c, {late, pipeline, replicas, pipeline}));
 }
 
+TEST(Adopt, SideLanesAndOneLane) {
+  const Case c = untied_gpt();
+  ParallelOptions one{.stages = 2, .micro_batches = 4, .lanes = "in-order"}, aside = one;
+  aside.lanes = "ooo";
+  const Outcome alone = in_one_process_through(c, {{.micro_batches = 4}, {.micro_batches = 4}, {.micro_batches = 4}});
+  expect_same(alone, on_ranks_through(c, {one, aside, one}));
+  expect_same(alone, on_ranks_through(c, {aside, one, aside}));
+}
+
 TEST(Adopt, StepsThatAreNotFinishedAreAnError) {
   const Case c = small_cnn(), mine = in_pieces(c, {});
   TrainingRun run = run_of(graph_of(mine), options_of(mine, {}));

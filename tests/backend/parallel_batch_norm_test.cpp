@@ -103,6 +103,8 @@ TEST(SyncBatchNorm, InPipelines) {
     parallel.stages = 2;
     EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
     expect_same(one, on_ranks(c, parallel));
+    parallel.lanes = "ooo";
+    expect_same(one, on_ranks(c, parallel));
   }
 }
 

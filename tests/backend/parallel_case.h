@@ -16,6 +16,7 @@ inline constexpr std::size_t kSteps = 4;
 
 struct Outcome {
   ParallelOptions chosen;
+  std::size_t aside = 0;  // weight gradients on side lanes
   std::vector<float> losses;
   float evaluated = 0;
   std::uint64_t hash = 0;
@@ -86,6 +87,7 @@ inline Outcome train(TrainingRun& session, const SampleForm& form, std::size_t s
   Outcome out;
   const PlanChoice& choice = session.program().choice();
   out.chosen = {.pipeline = choice.schedule.name, .reduce = choice.reduce};
+  out.aside = choice.side.tasks.size();
   if (choice.reduce == "first-k") out.chosen.first_k = choice.first_k;
   for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(session.step(batch_for(form, session, i), 0.05f).loss);
   out.evaluated = session.evaluate(batch_for(form, session, 99)).loss;

@@ -67,6 +67,9 @@ TEST(ParallelClipping, Hybrids) {
           .replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "zb-h1", .reduce = reduce, .first_k = FirstK{1}};
       EXPECT_EQ(one.hash, in_one_process(c, parallel).hash);
       EXPECT_EQ(one.hash, on_ranks(c, parallel).hash);
+      ParallelOptions aside = parallel;
+      aside.lanes = "ooo";
+      EXPECT_EQ(one.hash, on_ranks(c, aside).hash);
     }
   }
 }

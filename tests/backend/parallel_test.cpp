@@ -58,6 +58,28 @@ TEST(Parallel, Hybrids) {
   }
 }
 
+// Weight gradients beside the rest of their device's step, in whatever order they end.
+TEST(Parallel, SideLanes) {
+  for (const Case& c : {small_cnn(), small_gpt()}) {
+    const Outcome stages = in_one_process(c, {.micro_batches = 4}),
+                  replicas = in_one_process(c, {.micro_batches = 4, .groups = 4}),
+                  both = in_one_process(c, {.micro_batches = 4, .groups = 2});
+    const auto expect_aside = [&](const Outcome& one, const ParallelOptions& parallel) {
+      SCOPED_TRACE(c.model + " " + parallel.pipeline + " " + parallel.reduce);
+      const Outcome aside = on_ranks(c, parallel);
+      EXPECT_GT(aside.aside, 0u);
+      EXPECT_EQ(aside.hash, one.hash);
+    };
+    for (const char* pipeline : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "search"})
+      expect_aside(stages,
+                   {.stages = 2, .micro_batches = 4, .pipeline = pipeline, .search_tries = 500, .lanes = "ooo"});
+    for (const char* reduce : {"buckets", "by-layer", "scatter-gather", "first-k"}) {
+      expect_aside(replicas, {.replicas = 4, .reduce = reduce, .bucket_bytes = 20'000, .lanes = "ooo"});
+      expect_aside(both, {.replicas = 2, .stages = 2, .micro_batches = 2, .reduce = reduce, .lanes = "ooo"});
+    }
+  }
+}
+
 // Trying plans out leaves nothing behind: neither weights, nor states, nor transfers that the training would meet.
 TEST(Parallel, ChoosesWithoutATrace) {
   for (const Case& c : {small_cnn(), small_gpt()}) {

@@ -30,7 +30,7 @@ TEST(Plan, IsTheSameInEveryCommand) {
     SCOPED_TRACE(layout.flags);
     const std::string run = "cnn --set width=4 " + kMachine + layout.flags;
     const auto file = [&](const char* name) { return folder / name; };
-    const CommandResult plan = overtake("plan " + run + " -o " + file("a.plan"));
+    const CommandResult plan = overtake("plan " + run + " --json -o " + file("a.plan"));
     ASSERT_EQ(plan.exit_code, 0) << plan.err;
     const CommandResult simulated = overtake("simulate " + run + " --save-plan " + file("b.plan"));
     ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
@@ -46,6 +46,10 @@ TEST(Plan, IsTheSameInEveryCommand) {
     EXPECT_EQ(again.json().at("weights_hash"), trained.json().at("weights_hash"));
     EXPECT_EQ(again.json().at("schedule"), trained.json().at("schedule"));
     EXPECT_EQ(step_ms(file("a.plan")), step_ms(run));
+    const CommandResult measured = overtake("bench --plan " + file("a.plan") + " --steps 2 --json");
+    ASSERT_EQ(measured.exit_code, 0) << measured.err;
+    ASSERT_EQ(measured.json().at("rows").size(), 1u);
+    EXPECT_EQ(measured.json().at("rows")[0].at("schedule"), plan.json().at("chosen"));
   }
 }
 
@@ -84,6 +88,14 @@ TEST(Plan, WhatCannotBeIsRefused) {
   says("train --plan " + (folder / "none.plan") + kRun, {"none.plan"});
   says("launch -n 4 -- train --plan " + two + kRun, {"2 processes", "job has 4"});
   says("simulate " + two + " --compare all", {"--compare"});
+  says("simulate " + two + " --dp 4", {"--dp", "4", "2", "two.plan"});
+  says("simulate " + two + " --machine h200", {"--machine", "two.plan", "cpu-hosts"});
+  says("simulate " + two + " --save-plan " + (folder / "x.plan"), {"--save-plan", "two.plan"});
+  says("simulate cnn --dp 2 --compare all --save-plan " + (folder / "x.plan"), {"--save-plan", "--compare"});
+  says("simulate cnn --sweep dp=1,2 --save-plan " + (folder / "x.plan"), {"--save-plan", "--sweep"});
+  says("train --plan " + two + " --machine h200" + kRun, {"--machine", "two.plan"});
+  says("bench --plan " + two + " --schedules ooo", {"--plan", "--schedules"});
+  says("bench --plan " + two + " --explain", {"--plan", "--explain"});
   says("train cnn --batch 8 --machine h200" + kRun, {"--machine h200", "GPUs", "CPUs"});
 }
 

@@ -26,7 +26,7 @@ TEST(SimulateMachine, TheOldNameOfTheFlagIsTheSameFlag) {
                       cluster = overtake(job + "--cluster p3.8xlarge");
   ASSERT_EQ(machine.exit_code, 0) << machine.err;
   EXPECT_EQ(machine.out, cluster.out);
-  EXPECT_EQ(machine.json().at("cluster"), "p3.8xlarge");
+  EXPECT_EQ(machine.json().at("machine"), "p3.8xlarge");
 }
 
 TEST(SimulateMachine, TimesAndCapacityAreOfTheOutermostMemory) {

@@ -6,6 +6,8 @@
 #include <random>
 #include <thread>
 
+#include "base/hash.h"
+#include "base/safetensors.h"
 #include "command.h"
 
 namespace overtake::tests {
@@ -49,6 +51,45 @@ TEST(Train, ResumeIsAsIfNeverStopped) {
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(hash_of(resumed), straight);
   }
+}
+
+// A checkpoint whose network is not what the model's name and settings stand for: one that was pruned is like that.
+TEST(Train, ResumesANetworkWhoseShapeHasChanged) {
+  const ScratchFolder folder;
+  const std::string flags = " --batch 16 --data synthetic:512 --seed 3 --schedule in-order --parts 2 --json ";
+  const std::string wide = "train cnn --set width=6" + flags, narrow = "train cnn --set width=4" + flags;
+  const std::string save = folder / "wide", straight = hash_of(overtake(wide + "--steps 8"));
+  ASSERT_EQ(overtake(wide + "--steps 4 --save " + save).exit_code, 0);
+  nlohmann::json described = nlohmann::json::parse(read_text(save + ".json"));
+  described["model"]["settings"]["width"] = 4;
+  write_text(save + ".json", described.dump());
+  const CommandResult resumed = overtake(narrow + "--steps 8 --resume " + save);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("its network is not that of cnn any more"), std::string::npos) << resumed.err;
+  EXPECT_EQ(hash_of(resumed), straight);
+  // Only rank 0 reads the checkpoint; the others get the network from it.
+  const CommandResult stages = overtake("launch -n 2 -- " + narrow + "--pp 2 --steps 8 --resume " + save);
+  ASSERT_EQ(stages.exit_code, 0) << stages.err;
+  EXPECT_EQ(hash_of(stages), straight);
+  const CommandResult pieces = overtake(narrow + "--micro-batches 2 --steps 8 --resume " + save);
+  EXPECT_EQ(pieces.exit_code, 2);
+  EXPECT_NE(pieces.err.find("--micro-batches"), std::string::npos) << pieces.err;
+}
+
+// Those of earlier versions have no network in them.
+TEST(Train, ResumesWithoutANetworkInTheCheckpoint) {
+  const ScratchFolder folder;
+  const std::string save = folder / "old";
+  ASSERT_EQ(overtake(kSmall + "--steps 4 --save " + save).exit_code, 0);
+  nlohmann::json described = nlohmann::json::parse(read_text(save + ".json"));
+  const std::filesystem::path tensors = folder / described["tensors"]["file"].get<std::string>();
+  TensorFile file = read_safetensors(tensors);
+  file.metadata.erase("network");
+  described["version"] = 1;
+  described["tensors"]["hash"] = hash_text(write_safetensors(tensors, file.tensors, file.metadata).hash);
+  write_text(save + ".json", described.dump());
+  EXPECT_EQ(hash_of(overtake(kSmall + "--json --steps 8 --resume " + save)),
+            hash_of(overtake(kSmall + "--json --steps 8")));
 }
 
 TEST(Train, KilledAtAnyMomentItGoesOnToTheSameWeights) {

@@ -128,7 +128,7 @@ TEST(Error, TextThatTheModelSeesWhole) {
       {"sees the whole text", "masked-text:"});
 }
 TEST(Error, ScheduleOfSeveralDevices) {
-  expect_user_error("train cnn --pp 2 --schedule ooo", {"--schedule ooo", "--pp 2", "--pipeline"});
+  expect_user_error("train cnn --pp 2 --schedule ooo", {"--schedule ooo", "2 devices", "launch -n 2"});
 }
 TEST(Error, NpyIsNoNpy) {
   const ScratchFolder folder;

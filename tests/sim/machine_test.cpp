@@ -47,6 +47,20 @@ TEST(Machine, RanksThatShareACoreAreSlower) {
   EXPECT_NEAR(ms(predict_step(plan, machine_of_ranks(kNoTime, {0.5, 0.5}, 1)).step_ns()), 2 * whole, 0.01 * whole);
 }
 
+// Three times as fast, three times as many of the blocks.
+TEST(Machine, RanksGetStagesThatSuitTheirSpeeds) {
+  const Workload work{.blocks = synthetic_blocks(16, kMs, kMs, kMs)};
+  const ParallelOptions options{.stages = 2, .micro_batches = 4, .pipeline = "1f1b"};
+  const auto first_of_second = [&](const std::vector<double>& shares) {
+    const Machine machine = machine_of_ranks(kNoTime, shares, 1);
+    return StepPlanner(work, options, machine).choices()[0].schedule.layout.first_block[1];
+  };
+  EXPECT_EQ(first_of_second({1, 1}), 8u);
+  EXPECT_EQ(first_of_second({0.5, 0.5}), 8u);
+  EXPECT_EQ(first_of_second({1, 1.0 / 3}), 12u);
+  EXPECT_EQ(first_of_second({1.0 / 3, 1}), 4u);
+}
+
 // Every message is late by the latency, which is what the model of pipelines calls transfer_ns.
 TEST(Machine, VirtualGpusHaveTheirLinks) {
   const BlockGraph blocks = synthetic_blocks(4, kMs, kMs, kMs);

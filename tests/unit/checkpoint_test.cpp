@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "overtake/zoo.h"
 #include "temporary_folder.h"
 
 namespace overtake {
@@ -111,6 +112,22 @@ TEST(Checkpoint, TensorsFilesOfDifferentContentHaveDifferentNames) {
   EXPECT_NE(tensors_path(folder), first);
 }
 
+TEST(Checkpoint, KeepsTheNetwork) {
+  const TemporaryFolder folder;
+  CheckpointState state = state_of(1);
+  save_checkpoint(folder.path() / "a", state);
+  EXPECT_FALSE(load_checkpoint(folder.path() / "a").network.has_value());
+  state.network = build_model("lenet", ModelSettings::parse("batch=2"));
+  save_checkpoint(folder.path() / "a", state);
+  const CheckpointState loaded = load_checkpoint(folder.path() / "a");
+  ASSERT_TRUE(loaded.network.has_value());
+  EXPECT_EQ(save_json(*loaded.network), save_json(*state.network));
+  // One that does not hold together.
+  state.network->operands[0] = kNone;
+  save_checkpoint(folder.path() / "a", state);
+  EXPECT_TRUE(says(user_error([&] { load_checkpoint(folder.path() / "a"); }), {"damaged", "network"}));
+}
+
 TEST(Checkpoint, LossMayBeMissing) {
   const TemporaryFolder folder;
   CheckpointState state = state_of(1);
@@ -168,7 +185,7 @@ TEST_F(DamagedCheckpoint, ForeignJson) {
 
 TEST_F(DamagedCheckpoint, NewerVersion) {
   edit([](json& described) { described["version"] = 99; });
-  EXPECT_TRUE(says(error(), {"checkpoint version 99, this Overtake reads 1", "use the Overtake that wrote it"}));
+  EXPECT_TRUE(says(error(), {"checkpoint version 99, this Overtake reads 1 and 2", "use the Overtake that wrote it"}));
 }
 
 TEST_F(DamagedCheckpoint, MissingOrMistypedEntry) {

@@ -114,6 +114,32 @@ TEST(Program, PutsTasksOnLanesWhereTheyGain) {
   EXPECT_EQ(compiled(spec, std::make_shared<HalfLoads>()).choices.size(), 1u);
 }
 
+TEST(Program, HasSideLanesOnEveryDeviceWhereTheyGain) {
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(layout.name);
+    if (layout.replicas * layout.stages == 1) continue;
+    RunSpec spec = spec_of(layout);
+    spec.schedule = "ooo";
+    Program aside = compiled(spec, std::make_shared<HalfLoads>());
+    EXPECT_FALSE(aside.choice().side.tasks.empty());
+    const Plan plan = detail_of(aside).plan;
+    EXPECT_NO_THROW(verify(place_memory(plan)));
+    EXPECT_GT(std::ranges::count(plan.lanes, false, &Lane::is_asynchronous), layout.replicas * layout.stages);
+    spec.schedule = "in-order";
+    const Program one_lane = compiled(spec, std::make_shared<HalfLoads>());
+    EXPECT_TRUE(one_lane.choice().side.tasks.empty());
+    EXPECT_LT(aside.choice().predicted_ns, one_lane.choice().predicted_ns);
+    // Its file keeps the side lanes.
+    const std::string text = save_json(aside);
+    EXPECT_EQ(save_json(load_program_json(text, "it")), text);
+    EXPECT_EQ(load_program_json(text, "it").choice().side, aside.choice().side);
+    aside.choices[aside.chosen].side.tasks[0] = 0;
+    EXPECT_THROW(load_program_json(save_json(aside), "it"), UserError) << "forwards are on first lanes";
+    aside.choices[aside.chosen].side = {.tasks = {}, .waits = {{1'000'000, 0}}};
+    EXPECT_THROW(load_program_json(save_json(aside), "it"), UserError);
+  }
+}
+
 TEST(Program, IsPredictedWithTheMemoryOfItsDevices) {
   const Program program = compiled(spec_of(kLayouts[3]));
   EXPECT_GT(program.choice().predicted_ns, 0);

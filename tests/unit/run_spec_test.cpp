@@ -23,7 +23,9 @@ json another_value(const Field& field) {
     else if constexpr (std::is_same_v<T, double>)
       return field.bounds.most == 1 ? 0.1234567890123456789 : 12.3e-1 + field.bounds.least;
     else if constexpr (std::is_same_v<T, std::string>)
-      return field.choices.empty() ? std::string("say \"\\ä\t\x7f\" # [x] = 1") : std::string(field.choices.back());
+      return field.choices.empty()
+                 ? std::string("say \"\\ä\t\x7f\" # [x] = 1")
+                 : std::string(field.choices[field.choices.back() == before ? 0 : field.choices.size() - 1]);
     else if constexpr (std::is_same_v<T, std::vector<std::string>>)
       return field.choices.empty() ? T{"a,b", "\"c\""}
                                    : T{std::string(field.choices[0]), std::string(field.choices[1])};
@@ -201,6 +203,20 @@ TEST(RunSpec, ResumingComparesByTheTable) {
   old.erase("beta1");
   now.beta1 = 0.8;
   EXPECT_EQ(compare_with_kept(old, kept_in_checkpoint(now), "run").size(), 1u);
+}
+
+// Specs that are made in C++ are held to the same bounds as those of a command line.
+TEST(RunSpec, FieldsOfAnySpecAreChecked) {
+  EXPECT_NO_THROW(check_fields({}));
+  RunSpec spec;
+  spec.schedule = "random";
+  EXPECT_TRUE(says(user_error([&] { check_fields(spec); }), {"`schedule random`", "in-order"}));
+  spec = {};
+  spec.beta1 = 2;
+  EXPECT_TRUE(says(user_error([&] { check_fields(spec); }), {"`beta1 2`", "below 1"}));
+  spec = {};
+  spec.skip_passes = {"nosuch"};
+  EXPECT_TRUE(says(user_error([&] { check_fields(spec); }), {"`skip_pass nosuch`", "fuse"}));
 }
 
 TEST(RunSpec, RanksCompareByTheTable) {

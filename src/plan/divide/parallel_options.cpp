@@ -42,9 +42,6 @@ void check(const ParallelOptions& o) {
     fail_user("`gradient_groups {}`: `micro_batches {}` is no multiple of it", o.groups, o.micro_batches);
   if (o.sync_batch_norm && o.replicas == 1)
     fail_user("`sync_batch_norm`: it is over replicas, and there is one; use `dp`, or leave it out");
-  constexpr std::string_view kReductions[] = {"buckets", "by-layer", "scatter-gather", "first-k", "auto"};
-  if (std::ranges::find(kReductions, o.reduce) == std::end(kReductions))
-    fail_user("`reduce {}`: no such order; choose {}", o.reduce, fmt::join(kReductions, ", "));
   if (o.replicas == 1 && o.chooses_reduction())
     fail_user("`reduce {}`: one replica has nothing to bring together; give `dp`, or leave it out", o.reduce);
   if (o.reduce != "first-k" && o.first_k) fail_user("`first_k {}`: it is for `reduce first-k`", to_string(*o.first_k));

@@ -21,8 +21,8 @@ struct ParallelOptions {
   std::optional<FirstK> first_k = {};              // of first-k; none: the fastest
   std::int64_t bucket_bytes = 25 << 20;
   std::uint32_t groups = 1;  // see DetailOptions; with one replica only
-  std::string lanes =
-      "auto";  // of every device: in-order, one; ooo, weight gradients on a second one; auto: the faster
+  // Of every device: in-order: one; ooo: weight gradients on a second one; auto: whichever is faster.
+  std::string lanes = "auto";
   std::optional<std::uint64_t> memory_cap = {};  // of a device, in bytes; none: what it has
   bool sync_batch_norm = false;
   double clip_norm = 0;  // over all devices; the step has no clipping of its own

@@ -25,6 +25,9 @@ std::vector<char> flags(const SideWork& side, std::size_t tasks) {
     OVERTAKE_CHECK(t < tasks, "task {} of {} is to be put aside", t, tasks);
     is_aside[t] = 1;
   }
+  for (const Wait& w : side.waits)
+    OVERTAKE_CHECK(std::max(w.before, w.after) < tasks, "a side lane's wait for task {} of {}",
+                   std::max(w.before, w.after), tasks);
   return is_aside;
 }
 
@@ -65,7 +68,7 @@ SideWork without(const SideWork& side, const Unit& unit) {
 }  // namespace
 
 void put_aside(Outline& outline, const SideWork& side) {
-  if (side.tasks.empty()) return;
+  if (side == SideWork{}) return;
   Plan& plan = outline.plan;
   const std::vector<char> is_aside = flags(side, plan.graph.tasks.size());
   std::vector<Lane> first, aside, transfers;
@@ -107,6 +110,7 @@ std::vector<Wait> waits_for_memory(const Outline& outline, const Trace& trace) {
   const Plan& plan = outline.plan;
   std::vector<std::int64_t> begin(plan.graph.tasks.size(), 0), end(plan.graph.tasks.size(), 0);
   for (const Span& s : trace.spans) {
+    if (s.task >= begin.size()) continue;  // what the machine adds to a step comes after the outline's own tasks
     begin[s.task] = s.begin_ns;
     end[s.task] = s.end_ns;
   }
