@@ -12,7 +12,8 @@ namespace overtake {
 
 struct Simulation {
   std::string name;  // of what was simulated, for tables: "zb-h1", "search + first-k 12"
-  // Of one device the step task by task, on all its lanes; of several block by block, with their transfers.
+  // Of one device the step task by task, on all its lanes, with its memory; of several block by block, with their
+  // transfers.
   Plan plan;
   // When each task of the plan ran, in one step amid others. Its step_ns is the time of a step.
   Trace trace;

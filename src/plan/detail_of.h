@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "overtake/program.h"
 #include "plan/divide/detail.h"
 #include "plan/divide/step_planner.h"
-#include "plan/program.h"
 
 namespace overtake {
 

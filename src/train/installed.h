@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "overtake/program.h"
 #include "overtake/trainer.h"
 #include "plan/divide/detail.h"
-#include "plan/program.h"
 #include "train/parameter_store.h"
 #include "train/workplace.h"
 
