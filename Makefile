@@ -34,6 +34,7 @@ train: build
 
 check:
 	scripts/check_rooms.py
+	scripts/check_messages.py
 	@git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror && echo "format: clean"
 
 test: setup-tests check

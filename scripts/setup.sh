@@ -27,6 +27,6 @@ if [ "${1:-}" = tests ] && ! command -v etcd >/dev/null && [ ! -x "$etcd/usr/bin
   if (cd "$etcd" && apt-get download -q etcd-server && dpkg-deb -x etcd-server_*.deb .); then
     rm "$etcd"/etcd-server_*.deb
   else
-    echo "setup: no etcd-server to be had; the tests that need it are skipped" >&2
+    echo "setup: there is no etcd-server; the tests that need it are skipped" >&2
   fi
 fi

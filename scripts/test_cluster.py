@@ -18,6 +18,7 @@ As a module:
 import argparse
 import ctypes
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -237,6 +238,11 @@ class Cluster:
         for h in range(self.hosts) if host is None else [host]:
             self._shape_end(self._host(h), "eth0", bandwidth, latency, loss)
             self._shape_end(self._switch, f"host{h}", bandwidth, None, None)
+
+    def queues(self, host):
+        """What the kernel says of the queues at both ends of a host's link, the host's first: as `tc -j -s` does."""
+        return [json.loads(call("tc", "-j", "-s", "-n", namespace, "qdisc", "show", "dev", device))
+                for namespace, device in ((self._host(host), "eth0"), (self._switch, f"host{host}"))]
 
     def close(self):
         for job in self._jobs:

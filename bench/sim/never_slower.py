@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the searched pipeline schedule with every named one, by the simulator, in 60 settings.
 
-    bench/sim/never_slower.py build/release/overtake [--calls 2] [--only bert]
+    bench/sim/never_slower.py build/release/overtake [--calls 10] [--only bert]
 
 Six networks on five clusters in two layouts. Exits with 1 if the search is slower than a named schedule anywhere, or
 if it gives another step time or comes from elsewhere in another call.
@@ -31,7 +31,7 @@ def schedule_of(row):
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("overtake")
-    options.add_argument("--calls", type=int, default=2, help="searches of each setting, which must agree")
+    options.add_argument("--calls", type=int, default=10, help="searches of each setting, which must agree")
     options.add_argument("--only", default="", help="settings whose text contains this")
     options = options.parse_args()
     print(f"{'setting':<62} {'search':>11} {'best named':>11}  {'gain':>6} {'time':>7}  from")

@@ -1,6 +1,7 @@
 #pragma once
 // What a user wants of a training run, as plain data. The table of its fields (src/run/field.h) has their names,
-// meanings and bounds; flags, files, checkpoints and what ranks compare come from that table.
+// meanings and bounds; flags, files, checkpoints and what ranks compare come from that table. A member has the name of
+// its field, except where a comment says so.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +14,7 @@ namespace overtake {
 // A number whose default of 0 is outside its bounds is not given unless it is set: then something else decides.
 struct RunSpec {
   std::string model;
-  std::string settings;    // of the network: "layers=6,width=512"
+  std::string settings;    // field `set`, of the network: "layers=6,width=512"
   std::int64_t batch = 0;  // samples in a step, over all devices; 0: the network's own
   std::string init;        // a safetensors file to start from
   std::vector<std::string> init_skip;
@@ -53,7 +54,7 @@ struct RunSpec {
   double plan_seconds = 10;
   bool fresh_profile = false;
   std::string schedule = "auto";
-  std::vector<std::string> skip_passes;
+  std::vector<std::string> skip_passes;  // field `skip_pass`
   bool layouts = true;
   bool tuning = true;
   bool graph = true;
@@ -61,8 +62,8 @@ struct RunSpec {
   std::uint32_t virtual_gpus = 0;
   std::string virtual_link;  // "25GB/s,5us"
 
-  std::uint32_t replicas = 1;
-  std::uint32_t stages = 1;
+  std::uint32_t replicas = 1;       // field `dp`
+  std::uint32_t stages = 1;         // field `pp`
   std::uint32_t micro_batches = 1;  // of one replica
   std::string pipeline = "1f1b";
   std::uint32_t chunks = 2;        // per device, of the pipeline interleaved

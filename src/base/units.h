@@ -26,7 +26,7 @@ std::string print_quantity(std::int64_t value, Measure measure);
 // The units of a measure for people: "ns, us, ms, s".
 std::string unit_list(Measure measure);
 
-// A quantity of bytes; anything else is a user error that begins with `where` ("--memory").
+// A quantity of bytes; anything else is a user error that begins with `where` ("`memory_cap`").
 std::int64_t parse_bytes(std::string_view text, std::string_view where);
 
 }  // namespace overtake

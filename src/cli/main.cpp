@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "overtake: {}\n", e.what());
     return overtake::kLostARank;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "overtake: {}\n", e.what());
+    fmt::print(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
     return kInternalError;
   }
   return exit_code;

@@ -1,8 +1,10 @@
 #include "cli/spec_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -12,11 +14,27 @@ namespace overtake {
 namespace {
 
 constexpr std::string_view kPositional = "model";
+// Flags that are no field of a run, which errors outside src/cli name as they name fields.
+constexpr std::array<std::string_view, 2> kOtherFlags = {"measure", "save_profile"};
 
 std::string flag_of(std::string_view name) {
   std::string flag = "--" + std::string(name);
   std::ranges::replace(flag, '_', '-');
   return flag;
+}
+
+// "lr_schedule x" as it is on a command line; nothing where it is about no flag.
+std::optional<std::string> on_command_line(std::string_view quoted) {
+  const std::size_t space = std::min(quoted.find(' '), quoted.size());
+  const std::string_view name = quoted.substr(0, space), value = quoted.substr(space);
+  const Field* const field = find_field(name);
+  if (field == nullptr && std::ranges::find(kOtherFlags, name) == kOtherFlags.end()) return {};
+  if (name == kPositional) return fmt::format("MODEL{}", value);
+  if (field != nullptr && std::holds_alternative<bool RunSpec::*>(field->member)) {
+    if (value == " true") return flag_of(name);
+    if (value == " false") return flag_of(fmt::format("no_{}", name));
+  }
+  return flag_of(name) + std::string(value);
 }
 
 // With bounds, where there are any but 0.
@@ -161,15 +179,12 @@ std::string with_flags(std::string_view text) {
     text.remove_prefix(begin + 1);
     const std::size_t end = text.find('`');
     if (end == std::string_view::npos) return out + "`" + std::string(text);
-    const std::string_view quoted = text.substr(0, end), name = quoted.substr(0, quoted.find(' '));
+    const std::string_view quoted = text.substr(0, end);
     text.remove_prefix(end + 1);
-    if (find_field(name) == nullptr)
-      out += fmt::format("`{}`", quoted);
-    else
-      out += fmt::format("{}{}", name == kPositional ? "MODEL" : flag_of(name), quoted.substr(name.size()));
+    out += on_command_line(quoted).value_or(fmt::format("`{}`", quoted));
   }
 }
 
-void print_note(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+void print_note(const std::string& line) { fmt::print(stderr, "{}\n", with_flags(line)); }
 
 }  // namespace overtake

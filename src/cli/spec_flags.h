@@ -46,10 +46,10 @@ void check_agrees(const Program& program, const std::string& file, const RunSpec
 RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 
 // The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:
-// ...".
+// ...", and "`graph false`" is "--no-graph".
 std::string with_flags(std::string_view text);
 
-// A line for the user.
+// A line for the user, with_flags.
 void print_note(const std::string& line);
 
 }  // namespace overtake

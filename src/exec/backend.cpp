@@ -10,7 +10,7 @@ Precision precision_from_string(const std::string& name) {
   if (name == "f32") return Precision::f32;
   if (name == "tf32") return Precision::tf32;
   if (name == "bf16") return Precision::bf16;
-  fail_user("--precision {}: no such precision; choose f32, tf32 or bf16", name);
+  fail_user("`precision {}`: no such precision; choose f32, tf32 or bf16", name);
 }
 
 const char* to_string(Precision precision) {
@@ -33,7 +33,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
     const auto [end, error] = std::from_chars(first, last, gpu);
     if (error == std::errc() && end == last && gpu >= 0) return make_cuda_backend(gpu, options);
   }
-  fail_user("--device {}: there is no such device; `overtake devices` lists what there is", device);
+  fail_user("`device {}`: there is no such device; `overtake devices` lists what there is", device);
 }
 
 }  // namespace overtake

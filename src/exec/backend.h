@@ -52,7 +52,7 @@ class Backend {
   virtual std::string identity() const = 0;
   // How many lanes can run at the same time.
   virtual std::size_t most_lanes() const = 0;
-  // Whether so much memory could be had at once.
+  // Whether so much memory can be taken at once.
   virtual bool has_room_for(std::uint64_t) const { return true; }
 };
 

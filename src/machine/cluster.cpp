@@ -173,7 +173,7 @@ Cluster load_cluster(const std::string& file_or_preset) {
     const bool is_file = file_or_preset.find('/') != std::string::npos || std::filesystem::exists(file_or_preset) ||
                          file_or_preset.ends_with(".toml");
     if (!is_file)
-      fail_user("machine: no such preset or file: \"{}\"; presets are {}, with a number of nodes as in dgx-h100:4",
+      fail_user("`machine {}`: no such preset or file; presets are {}, with a number of nodes as in dgx-h100:4",
                 file_or_preset, fmt::join(preset_names(), ", "));
     Cluster cluster = parse_cluster(read_file(file_or_preset), file_or_preset);
     for (DeviceType& d : cluster.devices)  // files named in it lie beside it
@@ -187,7 +187,8 @@ Cluster load_cluster(const std::string& file_or_preset) {
   std::int32_t nodes = 0;
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), nodes);
   if (error != std::errc() || end != count.data() + count.size() || nodes < 1 || nodes > kMaxNodes)
-    fail_user("machine: not a number of nodes: \"{}\"; write {}:4, at most {}", file_or_preset, name, kMaxNodes);
+    fail_user("`machine {}`: \"{}\" is not a number of nodes; write {}:4, at most {}", file_or_preset, count, name,
+              kMaxNodes);
   cluster.nodes[0].count = nodes;
   return cluster;
 }

@@ -74,7 +74,7 @@ std::optional<Graph> DescribedCosts::measured_step(const Graph& model, const Run
     if (measured.key != identity.key)
       fail_user(
           "device {}: profile {} is of {}, measured on {}; this step is of {} (samples of one replica's micro-batch); "
-          "measure that there with --measure and --save-profile",
+          "measure that there with `measure` and `save_profile`",
           device.name, device.profile, measured.of, measured.device, identity.of);
     if (first == nullptr) {
       first = &device;

@@ -23,7 +23,7 @@ std::string save_json(const MeasuredStep& measured) {
 MeasuredStep load_measured_step(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   const auto damaged = [&](const std::string& why) {
-    fail_user("profile {}: {}; write it with `overtake simulate MODEL --measure cpu|cuda --save-profile FILE`",
+    fail_user("profile {}: {}; let `overtake simulate` write it, with `measure DEVICE` and `save_profile FILE`",
               path.string(), why);
   };
   MeasuredStep out;

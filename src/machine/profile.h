@@ -1,5 +1,5 @@
 #pragma once
-// Measured times of the tasks of a graph on the device at hand, and how tasks get on side by side.
+// Measured times of the tasks of a graph on the device at hand, and how much tasks slow each other down side by side.
 
 #include <cstdint>
 #include <string>

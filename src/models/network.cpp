@@ -25,7 +25,7 @@ void freeze(Graph& g, const std::vector<std::string>& prefixes) {
         continue;
       p.is_frozen = is_used = true;
     }
-    if (!is_used) fail_user("--freeze '{}': no weight of model {} begins so", prefix, g.model);
+    if (!is_used) fail_user("`freeze {}`: no weight of model {} begins so", prefix, g.model);
   }
 }
 
@@ -39,7 +39,7 @@ Network load_network(const std::string& model, const ImportOptions& options) {
   if (is_onnx_file(model)) return import_onnx(model, options);
   const ImportOptions defaults;
   if (options.loss != defaults.loss || !options.output.empty())
-    fail_user("model {}: --loss and --output are for ONNX files; leave them out for a network of the zoo", model);
+    fail_user("model {}: `loss` and `output` are for ONNX files; leave them out for a network of the zoo", model);
   ModelSettings settings = options.settings;
   const auto entry = std::ranges::find(zoo(), model, &ZooEntry::name);
   if (options.pieces > 1 && entry != zoo().end()) {

@@ -31,7 +31,7 @@ ModelSettings ModelSettings::parse(const std::string& text) {
     const std::string name = word.substr(0, equals);
     const auto value = value_of(name, word.substr(std::min(equals + 1, word.size())));
     if (name.empty() || !value)
-      fail_user("--set {}: '{}' is no NAME=NUMBER; write for example --set layers=6,width=512", text, word);
+      fail_user("`set {}`: '{}' is no NAME=NUMBER; write for example `set layers=6,width=512`", text, word);
     given[name] = *value;
     at = end + 1;
   }

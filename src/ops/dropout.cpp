@@ -1,6 +1,6 @@
-// y = x / (1 - p) where a random number keyed by (seed, step, salt, element) lets it, else 0; identity when not
-// training forward: reads x   writes y;   input_grad: reads dy   writes dx attributes: p, salt (which dropout of the
-// model this is), training
+// y = x / (1 - p) where the random number of (seed, step, salt, element) is at least p, else 0; y = x in evaluation
+// forward: reads x   writes y;   input_grad: reads dy   writes dx
+// attributes: p, salt (which dropout of which micro-batch this is), training (0: evaluation)
 
 #include "ops/rules.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// The rules of the pass recognise. Each looks at one task as the last of its group, replaces the group and says so, or
-// changes nothing.
+// The rules of the pass recognise. Each takes `t` as the last task of its group: it replaces the group and returns
+// true, or it changes nothing and returns false.
 
 #include "rewrite/rewriter.h"
 
@@ -8,11 +8,12 @@ namespace overtake {
 
 // recognise_moves.cpp
 bool simplify_moves(Rewriter& g, TaskId t);  // reshape, transpose, slice
-bool move_linear(Rewriter& g, TaskId t);     // move, linear, move -> linear
+// recognise_linear.cpp
+bool add_bias_to_linear(Rewriter& g, TaskId t);
+bool move_linear(Rewriter& g, TaskId t);  // move, linear, move -> linear
 // recognise_activations.cpp
 bool recognise_activation(Rewriter& g, TaskId t);
 // recognise_norms.cpp
-bool add_bias_to_linear(Rewriter& g, TaskId t);
 bool recognise_layer_norm(Rewriter& g, TaskId t);
 bool recognise_group_norm(Rewriter& g, TaskId t);
 bool scale_norm(Rewriter& g, TaskId t);  // norm * gamma, norm + beta -> norm

@@ -140,7 +140,7 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
   if (p.machine.costs) passes.push_back({"costs", ask_costs});
   if (options.own_order) {
     passes.push_back(
-        {"own_order", [&options](Program program) { return with_own_order(std::move(program), options.own_order); }});
+        {"own_order", [&options](Program program) { return take_own_order(std::move(program), options.own_order); }});
     return passes;
   }
   check_known(p);
@@ -178,7 +178,9 @@ void choose_lanes(Program& p) {
   const auto fastest = std::ranges::min_element(all.begin() + 1, all.end(), {}, ns);
   const std::string times = times_text(*fastest, all[0], is_measured);
   if (!must && static_cast<double>(ns(*fastest)) > kWorthwhileTime * static_cast<double>(ns(all[0]))) {
-    p.reason = "schedule: in order; reordering does not pay here: " + times;
+    const bool is_faster = ns(*fastest) < ns(all[0]);
+    p.reason = fmt::format("schedule: in order; reordering {}: {}",
+                           is_faster ? "gains less than 1 % here" : "does not pay here", times);
   } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
     p.reason =
         fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
@@ -198,17 +200,25 @@ void choose_division(Program& p) {
   };
   const auto best = std::ranges::min_element(p.choices, {}, key);
   p.chosen = static_cast<std::size_t>(best - p.choices.begin());
-  // The last choice is then the best one's twin on one lane.
+  if (p.choices.size() < 2) return;
+  const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
+  // The last choice is the best one's twin on one lane, where that has two.
   const bool has_twin = has_side_lanes(p.choices[0]) && !has_side_lanes(p.choices.back());
-  if (!has_twin) return;
-  const PlanChoice& other = has_side_lanes(*best) ? p.choices.back() : p.choices[0];
-  const auto ms = [&](const PlanChoice& c) {
-    return static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns) * 1e-6;
+  std::vector<PlanChoice> others = p.choices;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(p.chosen));
+  const PlanChoice& other = !has_twin               ? *std::ranges::min_element(others, {}, key)
+                            : has_side_lanes(*best) ? p.choices.back()
+                                                    : p.choices[0];
+  const auto time = [&](const PlanChoice& c) {
+    return ns(c) > 0 ? fmt::format("{:.2f} ms", static_cast<double>(ns(c)) * 1e-6) : std::string("no room");
   };
-  p.reason = fmt::format("schedule: {}; {} {:.2f} ms, {} {:.2f} ms",
-                         has_side_lanes(*best) ? "weight gradients on a second lane of every device"
-                                               : "one lane on every device, a second does not pay here",
-                         is_measured ? "measured" : "predicted", ms(*best), other.name, ms(other));
+  const std::string what = !has_twin               ? best->name
+                           : has_side_lanes(*best) ? "weight gradients on a second lane of every device"
+                           : ns(other) > 0 && ns(other) < ns(*best)
+                               ? "one lane on every device, a second gains less than 1 % here"
+                               : "one lane on every device, a second does not pay here";
+  p.reason = fmt::format("schedule: {}; {} {}, {} {}", what, is_measured ? "measured" : "predicted", time(*best),
+                         other.name, time(other));
 }
 
 }  // namespace

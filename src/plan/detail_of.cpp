@@ -27,14 +27,8 @@ int steps_in_a_row(const Program& program, const Workload& work) {
 }
 
 // The whole step on one device, in order.
-Detail one_device(const Program& program) {
-  const ParallelOptions parallel = parallel_options(program.spec);
-  if (parallel.micro_batches > 1)
-    return divide_into_micro_batches(
-        program.step,
-        {.micro_batches = parallel.micro_batches, .groups = parallel.groups, .clip_norm = parallel.clip_norm},
-        target_of(program));
-  Detail whole{.plan = schedule_in_order(program.step), .inputs = {}, .losses = {}};
+Detail whole_step(const Graph& step) {
+  Detail whole{.plan = schedule_in_order(step), .inputs = {}, .losses = {}};
   const Graph& graph = whole.plan.graph;
   for (BufferId b = 0; b < graph.buffers.size(); ++b)
     if (graph.buffers[b].role == Role::input) whole.inputs.push_back({b, 0, 0});
@@ -42,30 +36,68 @@ Detail one_device(const Program& program) {
   return whole;
 }
 
-Detail several_devices(const Program& program) {
-  const ParallelOptions parallel = parallel_options(program.spec);
-  const OutlinePlanner planner(program);
+Detail unfold(const Program& program, const ParallelOptions& parallel) {
+  if (!parallel.is_used()) return whole_step(program.step);
   const Target& target = target_of(program);
-  Detail whole = make_detail(program.step, planner.work().blocks, planner->outline(program.choice()),
-                             {.groups = parallel.groups, .target = &target});
-  if (parallel.sync_batch_norm && !synchronise_batch_norms(whole, target))
-    fail_user("`sync_batch_norm`: {} has no batch norm; leave it out", program.step.model);
-  if (parallel.clip_norm > 0) clip_gradients(whole, program.step, parallel.clip_norm, target);
+  if (parallel.devices() == 1)
+    return divide_into_micro_batches(program.step,
+                                     {.micro_batches = parallel.micro_batches,
+                                      .groups = parallel.groups,
+                                      .updates_wait_for_all = parallel.clip_norm > 0},
+                                     target);
+  const OutlinePlanner planner(program);
+  return make_detail(program.step, planner.work().blocks, planner->outline(program.choice()),
+                     {.groups = parallel.groups, .target = &target});
+}
+
+// From a program to the tasks of all its devices. The first pass begins with nothing; the others change what it made.
+std::vector<Pass<Detail>> detail_passes(const Program& program) {
+  const ParallelOptions parallel = parallel_options(program.spec);
+  std::vector<Pass<Detail>> passes;
+  passes.push_back({"unfold", [&program, parallel](const Detail&) { return unfold(program, parallel); }});
+  if (!parallel.is_used()) return passes;
+  if (parallel.sync_batch_norm && parallel.devices() > 1)
+    passes.push_back({"sync_batch_norm", [&program](Detail whole) {
+                        return synchronise_batch_norms(std::move(whole), target_of(program));
+                      }});
+  if (parallel.clip_norm > 0)
+    passes.push_back({"clip", [&program, norm = parallel.clip_norm](Detail whole) {
+                        return clip_gradients(std::move(whole), program.step, norm, target_of(program));
+                      }});
+  if (parallel.devices() == 1) passes.push_back({"in_order", in_order_of_lane});
+  return passes;
+}
+
+Detail with_own_order(Detail whole, const TaskOrder& order) {
+  whole.plan = with_order(std::move(whole.plan.graph), order);
+  return whole;
+}
+
+Detail made_by(const std::vector<Pass<Detail>>& passes, PassRunner& runner) {
+  Detail whole;
+  for (const Pass<Detail>& pass : passes) whole = runner.run(pass, std::move(whole));
   return whole;
 }
 
 }  // namespace
 
 Graph costed_graph(const Program& program) {
-  return program.is_outlined() ? program.step : one_device(program).plan.graph;
+  if (program.is_outlined()) return program.step;
+  PassRunner runner;
+  return made_by(detail_passes(program), runner).plan.graph;
 }
 
 Detail detail_of(const Program& program) {
+  PassRunner runner;
+  return detail_of(program, runner);
+}
+
+Detail detail_of(const Program& program, PassRunner& runner) {
   if (program.spec.recompute) fail_user("`recompute`: it is for plans that are simulated only; leave it out");
-  Detail whole = program.has_several_devices() ? several_devices(program) : one_device(program);
-  const PlanChoice& choice = program.choice();
-  if (choice.order.is_given()) whole.plan = with_order(std::move(whole.plan.graph), choice.order);
-  return whole;
+  std::vector<Pass<Detail>> passes = detail_passes(program);
+  if (const TaskOrder& order = program.choice().order; order.is_given())
+    passes.push_back({"order", [&order](Detail whole) { return with_own_order(std::move(whole), order); }});
+  return made_by(passes, runner);
 }
 
 OutlinePlanner::OutlinePlanner(const Program& program)

@@ -4,12 +4,15 @@
 #include <memory>
 
 #include "overtake/program.h"
+#include "passes/pass.h"
 #include "plan/divide/detail.h"
 #include "plan/divide/step_planner.h"
 
 namespace overtake {
 
-// The step of all devices task by task, as the program's choice has it. The machine's target must be known.
+// The step of all devices task by task, as the program's choice has it, by one list of passes. The machine's target
+// must be known.
+Detail detail_of(const Program& program, PassRunner& runner);
 Detail detail_of(const Program& program);
 
 // The graph whose tasks' costs a program has: of one device the step with all its micro-batches, of several the step of

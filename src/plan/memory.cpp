@@ -345,7 +345,7 @@ Plan place_memory(Plan plan, std::optional<std::uint64_t> cap) {
   plan.shares.clear();
   MemoryPlanner(plan, false).run();
   if (cap && plan.arena_bytes > *cap)
-    fail_user("--memory-cap: {} is below what {} needs with schedule {}: {} ({} bytes); raise the cap or lower --batch",
+    fail_user("`memory_cap`: {} is below what {} needs with schedule {}: {} ({} bytes); raise the cap or lower `batch`",
               format_bytes(static_cast<std::int64_t>(*cap)), plan.graph.model, plan.schedule,
               format_bytes(static_cast<std::int64_t>(plan.arena_bytes)), plan.arena_bytes);
   return plan;

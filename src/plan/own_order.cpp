@@ -34,7 +34,7 @@ void check_own(const Plan& own, const std::string& name, const Graph& step) {
 
 }  // namespace
 
-Program with_own_order(Program program, const std::function<Plan(const Graph& step)>& own_order) {
+Program take_own_order(Program program, const std::function<Plan(const Graph& step)>& own_order) {
   const Graph step = costed_graph(program);
   const Plan own = own_order(step);
   const std::string name = own.schedule.empty() ? "own" : own.schedule;

@@ -8,6 +8,6 @@
 namespace overtake {
 
 // The program with that order as its only choice; see CompileOptions::own_order.
-Program with_own_order(Program program, const std::function<Plan(const Graph& step)>& own_order);
+Program take_own_order(Program program, const std::function<Plan(const Graph& step)>& own_order);
 
 }  // namespace overtake

@@ -37,7 +37,7 @@ class EventReader {
       const json top = json::parse(
           text, [this](int depth, json::parse_event_t what, json& value) { return take(depth, what, value); });
     } catch (const json::parse_error& e) {
-      fail_user("{}: not JSON, or cut short, at byte {}; give what --trace or a profiler's Chrome export wrote", path_,
+      fail_user("{}: not JSON, or cut short, at byte {}; give what `trace` or a profiler's Chrome export wrote", path_,
                 e.byte);
     }
     close_open_spans();

@@ -1,5 +1,5 @@
 #pragma once
-// Reads timelines from files: those of --trace, and Chrome traces of others (PyTorch's profiler, for one).
+// Reads timelines from files: those of a run (`trace`), and Chrome traces of others (PyTorch's profiler, for one).
 
 #include <cstdint>
 #include <optional>

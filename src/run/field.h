@@ -42,6 +42,8 @@ using Member =
                  double RunSpec::*, std::string RunSpec::*, std::vector<std::string> RunSpec::*>;
 
 struct Field {
+  // In files, flags and messages. It is the name of RunSpec's member, but for `set` (settings), `dp` (replicas), `pp`
+  // (stages) and `skip_pass` (skip_passes).
   std::string_view name;
   Member member;
   // For people, of the flag: of a field that is on by default, what turning it off does. Another field is written in

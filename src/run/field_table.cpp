@@ -39,7 +39,7 @@ Field of_machine(Field field) {
   return field;
 }
 
-// In the order of --help.
+// In the order in which the CLI shows them.
 std::vector<Field> make_fields() {
   using S = RunSpec;
   using enum OnResume;
@@ -93,7 +93,9 @@ std::vector<Field> make_fields() {
                   "machine to plan for: a file (docs/machines.md) or a preset, for example dgx-h100:4; default: this "
                   "one, measured; of simulate: h200",
                   free, equal, kPlans}),
-      of_machine({"devices", &S::devices, "of `machine`, replica by replica, for example 0-3,8; default: the first",
+      of_machine({"devices", &S::devices,
+                  "numbers of the devices of `machine` to run on, replica by replica, for example 0-3,8; default: the "
+                  "first ones",
                   free, equal, kPlans}),
       of_machine({"algorithm",
                   &S::algorithm,
@@ -123,11 +125,12 @@ std::vector<Field> make_fields() {
                 kAll, kUpTo1024}),
       deciding(
           {"memory_cap", &S::memory_cap,
-           "most memory of a device to plan with, for example 2G; default: what it has; of one device, out of order "
-           "may take a tenth more than in order",
+           "most memory that a step may take on a device, for example 2G; default: all that the device has, and on a "
+           "single device at most a tenth more out of order than in order",
            free, own, kAll}),
-      {"plan_seconds", &S::plan_seconds, "measuring how tasks get on side by side takes at most twice as long", free,
-       own, kRuns | kPlan},
+      {"plan_seconds", &S::plan_seconds,
+       "seconds; measuring how much tasks slow each other down side by side takes at most twice as many", free, own,
+       kRuns | kPlan},
       {"fresh_profile", &S::fresh_profile, "measure the tasks anew instead of using what was measured last time", free,
        own, kRuns | kPlan},
       deciding({"skip_pass",
@@ -142,8 +145,9 @@ std::vector<Field> make_fields() {
        own, kRuns | kPlan},
       {"graph", &S::graph, "on GPUs: launch task by task instead of one graph per step, for measuring", free, own,
        kRuns | kPlan},
-      {"side_sms", &S::side_sms, "on GPUs: only so many SMs for what runs beside the main lane; default: all", free,
-       own, kRuns | kPlan},
+      {"side_sms", &S::side_sms,
+       "on GPUs: how many SMs (streaming multiprocessors) the tasks on side lanes may use; default: all", free, own,
+       kRuns | kPlan},
       {"virtual_gpus", &S::virtual_gpus,
        "on GPUs: split one into so many, each with SMs of its own, as devices for the step", free, equal,
        kRuns | kPlan},

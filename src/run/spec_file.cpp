@@ -46,7 +46,7 @@ std::string toml_of_value(const json& value) {
 
 std::string toml_of(const RunSpec& spec) {
   const json given = json_of(spec);
-  std::string text = "# A run of Overtake: `overtake train --spec FILE` runs it again.\n";
+  std::string text = "# A run of Overtake; docs/running.md says how to run it again.\n";
   for (const Field& field : fields())
     if (const auto at = given.find(field.name); at != given.end())
       text += fmt::format("{} = {}\n", field.name, toml_of_value(*at));

@@ -81,15 +81,14 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const 
   for (const Source& source : kSources) {
     if (source.name != name) continue;
     const std::string_view argument = colon < spec.size() ? spec.substr(colon + 1) : std::string_view();
-    return source.open({.where = fmt::format("--data {}", spec),
+    return source.open({.where = fmt::format("`data {}`", spec),
                         .argument = std::string(argument),
                         .split = split,
                         .wanted = wanted,
                         .seed = seed});
   }
-  fail_user(
-      "--data: unknown data: \"{}\"; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic",
-      spec);
+  fail_user("`data {}`: no such data; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic",
+            spec);
 }
 
 }  // namespace overtake

@@ -56,7 +56,7 @@ class Dataset {
   virtual void fill(std::span<const std::int64_t> indices, const BatchView& out) const = 0;
 };
 
-// Opens what `spec` (the text of --data) names:
+// Opens what `spec` (the text of `data`) names:
 //   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else
 //                             $OVERTAKE_DATA/fashion-mnist, else Debian's /usr/share/datasets/fashion-mnist
 //   npy:X.npy,Y.npy[,XT,YT]   arrays [N, ...]; the test split is XT, YT, else every tenth sample of X, Y

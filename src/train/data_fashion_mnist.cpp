@@ -30,7 +30,7 @@ fs::path folder_of(const std::string& argument) {
 }
 
 [[noreturn]] void fail_damaged(const fs::path& path, const std::string& reason) {
-  fail_user("{}: damaged: {}; install it again: apt install --reinstall dataset-fashion-mnist", path.string(), reason);
+  fail_user("{}: damaged: {}; install it again: apt reinstall dataset-fashion-mnist", path.string(), reason);
 }
 
 // The file, uncompressed; `path` may or may not be packed.

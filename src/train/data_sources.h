@@ -11,7 +11,8 @@
 
 namespace overtake {
 
-// `where` begins the text of errors: the --data text. `argument` is what follows the colon in it, empty if nothing.
+// `where` begins the text of errors: the field `data` with its text. `argument` is what follows the colon in it, empty
+// if nothing.
 struct SourceRequest {
   std::string where;
   std::string argument;

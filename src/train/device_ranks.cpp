@@ -38,26 +38,27 @@ void check_order(const Detail& whole) {
 std::string gpu_of_rank(const std::string& device, int rank, int local_rank, const CudaDescription& cuda,
                         bool is_nccl_there) {
   if (!cuda.is_built_in)
-    fail_user("--device {}: this build has no CUDA; `overtake devices` lists what there is, --preset cuda builds it in",
-              device);
+    fail_user(
+        "`device {}`: this build has no CUDA; `overtake devices` lists what there is, CMake's preset cuda builds it in",
+        device);
   if (!is_nccl_there)
     fail_user(
-        "--device {}: this build has no NCCL, by which processes with a GPU each talk; install it (libnccl-dev) and "
-        "configure anew, or use one process and --virtual-gpus",
+        "`device {}`: this build has no NCCL, by which processes with a GPU each talk; install it (libnccl-dev) and "
+        "configure anew, or use one process and `virtual_gpus`",
         device);
   const std::size_t gpus = cuda.gpus.size();
-  if (gpus == 0) fail_user("--device {}: rank {}'s host: {}; use --device cpu", device, rank, cuda.note);
+  if (gpus == 0) fail_user("`device {}`: rank {}'s host: {}; use `device cpu`", device, rank, cuda.note);
   if (device != "cuda") return device;
   if (static_cast<std::size_t>(local_rank) >= gpus)
     fail_user(
-        "--device cuda: rank {} is the {}. process on its host, which has {} GPU{}; start at most {} there, or one "
-        "process with --virtual-gpus, which shares a GPU among several devices",
+        "`device cuda`: rank {} is process number {} on its host, which has {} GPU{}; start at most {} there, or one "
+        "process with `virtual_gpus`, which shares a GPU among several devices",
         rank, local_rank + 1, gpus, gpus == 1 ? "" : "s", gpus);
   return fmt::format("cuda:{}", local_rank);
 }
 
 void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
-  set_transfer_turns(whole.plan);
+  whole.plan = with_transfer_turns(std::move(whole.plan));
   check_order(whole);
   // All ranks go through the channels in the same order, so none waits for one that waits for it.
   const std::vector<Channel> channels = channels_of(whole.plan);

@@ -11,7 +11,7 @@
 
 namespace overtake {
 
-// "cuda:2" for the process `local_rank` of those on its host, given --device: the GPU of that number, unless the user
+// "cuda:2" for the process `local_rank` of those on its host, given `device`: the GPU of that number, unless the user
 // named one. User errors: no CUDA or no NCCL in this build, no GPUs, fewer than processes.
 std::string gpu_of_rank(const std::string& device, int rank, int local_rank, const CudaDescription& cuda,
                         bool is_nccl_there);

@@ -28,28 +28,28 @@ Number parse_number(std::string_view text, std::string_view spec) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) {
-    fail_user("--lr-schedule: not a number: \"{}\" in \"{}\"; {}", text, spec, kForms);
+    fail_user("`lr_schedule {}`: \"{}\" is not a number; {}", spec, text, kForms);
   }
   return number;
 }
 
 void parse_step(LearningRateSchedule& schedule, const std::vector<std::string_view>& parts, std::string_view spec) {
-  if (parts.size() != 3) fail_user("--lr-schedule: step takes two numbers: \"{}\"; write step:EVERY:GAMMA", spec);
+  if (parts.size() != 3) fail_user("`lr_schedule {}`: step takes two numbers; write step:EVERY:GAMMA", spec);
   schedule.kind = LearningRateSchedule::Kind::step;
   schedule.every = parse_number<std::uint64_t>(parts[1], spec);
   schedule.gamma = parse_number<double>(parts[2], spec);
-  if (schedule.every == 0) fail_user("--lr-schedule: EVERY is 0 in \"{}\"; give a number of steps of at least 1", spec);
+  if (schedule.every == 0) fail_user("`lr_schedule {}`: EVERY is 0; give a number of steps of at least 1", spec);
   if (!(schedule.gamma > 0 && schedule.gamma <= 1)) {
-    fail_user("--lr-schedule: GAMMA is {} in \"{}\"; give a factor above 0 and at most 1", schedule.gamma, spec);
+    fail_user("`lr_schedule {}`: GAMMA is {}; give a factor above 0 and at most 1", spec, schedule.gamma);
   }
 }
 
 void parse_cosine(LearningRateSchedule& schedule, const std::vector<std::string_view>& parts, std::string_view spec) {
-  if (parts.size() > 2) fail_user("--lr-schedule: too many numbers: \"{}\"; {}", spec, kForms);
+  if (parts.size() > 2) fail_user("`lr_schedule {}`: too many numbers; {}", spec, kForms);
   schedule.kind = LearningRateSchedule::Kind::cosine;
   if (parts.size() == 2) schedule.end_fraction = parse_number<double>(parts[1], spec);
   if (!(schedule.end_fraction >= 0 && schedule.end_fraction <= 1)) {
-    fail_user("--lr-schedule: END_FRACTION is {} in \"{}\"; give a number from 0 to 1", schedule.end_fraction, spec);
+    fail_user("`lr_schedule {}`: END_FRACTION is {}; give a number from 0 to 1", spec, schedule.end_fraction);
   }
 }
 
@@ -77,7 +77,7 @@ float LearningRateSchedule::at(std::uint64_t step) const {
 
 LearningRateSchedule parse_schedule(std::string_view spec, double base, std::uint64_t warmup, std::uint64_t total) {
   if (!(base >= 0) || !std::isfinite(base))
-    fail_user("--lr: not a learning rate: {}; give a number of at least 0", base);
+    fail_user("`lr {}`: not a learning rate; give a number of at least 0", base);
   LearningRateSchedule schedule{.base = base, .warmup = warmup, .total = total};
   const std::vector<std::string_view> parts = split_at_colons(spec);
   if (parts[0] == "step") {
@@ -85,10 +85,10 @@ LearningRateSchedule parse_schedule(std::string_view spec, double base, std::uin
   } else if (parts[0] == "cosine") {
     parse_cosine(schedule, parts, spec);
   } else if (spec != "constant") {
-    fail_user("--lr-schedule: unknown schedule: \"{}\"; {}", spec, kForms);
+    fail_user("`lr_schedule {}`: no such schedule; {}", spec, kForms);
   }
   if (warmup > 0 && warmup >= total) {
-    fail_user("--warmup: {} steps of warm-up in a run of {} steps; give fewer", warmup, total);
+    fail_user("`warmup {}`: the whole run has {} steps; give fewer", warmup, total);
   }
   return schedule;
 }

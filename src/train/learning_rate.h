@@ -22,7 +22,7 @@ struct LearningRateSchedule {
 };
 
 // spec: "constant", "step:EVERY:GAMMA" (EVERY in steps), "cosine" or "cosine:END_FRACTION". `total` is the number of
-// steps of the whole run. User errors begin with "--lr-schedule", "--lr" or "--warmup".
+// steps of the whole run. User errors are about `lr_schedule`, `lr` or `warmup`.
 LearningRateSchedule parse_schedule(std::string_view spec, double base, std::uint64_t warmup, std::uint64_t total);
 
 }  // namespace overtake

@@ -28,11 +28,12 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Da
   OVERTAKE_CHECK(options_.depth >= 1, "a loader of depth {}", options_.depth);
   const SampleForm& form = dataset_->form();
   if (options_.augment.any() && (form.input != InputForm::values || form.input_dims.size() != 3)) {
-    fail_user("--augment: this data has no images; leave it out");
+    fail_user("`augment`: this data has no images; leave it out");
   }
   if (start.batch >= batches_per_epoch_) {
-    fail_user("--data: cannot start at batch {} of an epoch of {}; resume with the data and the batch size of before",
-              start.batch, batches_per_epoch_);
+    fail_user(
+        "`data`: it cannot start at batch {} of an epoch of {}; resume with the data and the batch size of before",
+        start.batch, batches_per_epoch_);
   }
   // One more than `depth`: the one that next() lent out.
   for (int i = 0; i <= options_.depth; ++i) free_.push_back(make_batch(form, count()));

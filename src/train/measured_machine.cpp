@@ -81,12 +81,12 @@ Machine with_measured_tasks(Machine machine, const Graph& model, const RunSpec& 
   const std::vector<KindCount> kinds = kinds_of(machine, devices_for(spec, machine));
   for (const KindCount& k : kinds)
     if (const DeviceType& type = machine.cluster.devices[k.kind]; !type.profile.empty())
-      fail_user("--measure {}: device {} has measured times already (profile = {}); leave out one of the two", device,
+      fail_user("`measure {}`: device {} has measured times already (profile = {}); leave out one of the two", device,
                 type.name, type.profile);
   if (kinds.size() > 1)
     fail_user(
-        "--measure {}: the run has devices of {} kinds, and one is at hand; measure each where it is with "
-        "--save-profile FILE, and name the files in a machine file (profile = \"FILE\")",
+        "`measure {}`: the run has devices of {} kinds, and one is at hand; measure each where it is with "
+        "`save_profile FILE`, and name the files in a machine file (profile = \"FILE\")",
         device, kinds.size());
   const std::shared_ptr<Backend> backend = open_backend(device, {.precision = precision_from_string(spec.precision)});
   machine.target = std::shared_ptr<const Target>(backend, &backend->target());

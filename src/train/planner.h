@@ -18,8 +18,7 @@ struct PlannedRun {
 // `model` is the forward graph of one micro-batch. All ranks of a job call it at once and get the same program.
 PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, const CompileOptions& options = {});
 
-// A program from a file, for this place. `given` is what the user says of the run beside it. User errors: the file is
-// no plan, `given` contradicts it, or the devices here cannot run it.
+// A program from a file, for this place. User errors: the file is no plan, or the devices here cannot run it.
 Program load_program(const std::string& path, const Workplace& place);
 
 // A program for this place, whose kernels it then knows. `where` begins user errors: the devices here want another

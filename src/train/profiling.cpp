@@ -301,7 +301,7 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
   bool is_whole = true;
   const Profile profile = measure_profile(graph, backend, options.seconds, &is_whole);
   if (!is_whole) {
-    note("there is not enough memory to measure tasks side by side; as if none gained from it");
+    note("there is not enough memory to measure tasks side by side; the plan assumes that none gains from it");
     return profile;
   }
   try {

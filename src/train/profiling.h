@@ -25,7 +25,7 @@ std::filesystem::path default_profile_folder();
 // aside with a note, and replaced.
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
 
-// What each task takes in its place in the step, and nothing of how tasks get on side by side: all loads are 1.
+// What each task takes in its place in the step, and nothing of how much tasks slow each other down: all loads are 1.
 Profile measure_alone(const Graph& graph, Backend& backend);
 // The same on the first of several devices of the backend while the others are busy with the same step, each at another
 // place of it (plan/divide/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of

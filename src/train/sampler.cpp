@@ -33,11 +33,11 @@ std::vector<std::int64_t> shuffled_order(std::int64_t samples, std::uint64_t see
 }
 
 Sampler::Sampler(std::int64_t samples, SamplerOptions options) : samples_(samples), options_(options) {
-  if (options.batch < 1) fail_user("--batch: not a batch size: {}; give a number of at least 1", options.batch);
-  if (samples < 1) fail_user("--data: it has no samples; give data with at least one batch of {}", options.batch);
+  if (options.batch < 1) fail_user("`batch {}`: not a batch size; give a number of at least 1", options.batch);
+  if (samples < 1) fail_user("`data`: it has no samples; give data with at least one batch of {}", options.batch);
   if (options.drop_last && samples < options.batch) {
-    fail_user("--batch: the data has {} samples, fewer than one batch of {}; give a batch size of at most {}", samples,
-              options.batch, samples);
+    fail_user("`batch {}`: the data has {} samples, fewer than one batch; give a batch size of at most {}",
+              options.batch, samples, samples);
   }
   const std::int64_t rounded_up = options.drop_last ? 0 : options.batch - 1;
   batches_ = static_cast<std::uint64_t>((samples + rounded_up) / options.batch);

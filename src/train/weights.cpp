@@ -196,7 +196,7 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
     const bool is_used =
         std::ranges::any_of(file.tensors, [&](const NamedTensor& t) { return begins(t.name); }) ||
         std::ranges::any_of(g.parameters, [&](const Parameter& p) { return begins(g.buffer_name(p.buffer)); });
-    if (!is_used) fail_user("--init-skip '{}': no name in the file or in model {} begins so", prefix, g.model);
+    if (!is_used) fail_user("`init_skip {}`: no name in the file or in model {} begins so", prefix, g.model);
   }
   const auto is_skipped = [&](const std::string& name) {
     return std::ranges::any_of(skip, [&](const std::string& prefix) { return name.starts_with(prefix); });
@@ -244,7 +244,7 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
   if (!missing.empty() || !misshapen.empty() || !extra.empty())
     fail_user(
         "{}: its weights do not fit model {}: missing [{}], of another shape or type [{}], too much [{}]; give the "
-        "settings it was made with, or pass over names by their beginning with --init-skip",
+        "settings it was made with, or pass over names by their beginning with `init_skip`",
         where, g.model, list_of(missing), list_of(misshapen), list_of(extra));
   return found;
 }

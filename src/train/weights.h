@@ -40,7 +40,7 @@ struct FoundWeights {
   NameRule names = {};
 };
 
-// The weights and states of a forward graph in a file (--init). Names that start with one of `skip` are neither looked
+// The weights and states of a forward graph in a file (`init`). Names that start with one of `skip` are neither looked
 // for nor complained of. Copies of tied weights and what PyTorch keeps beside weights (num_batches_tracked,
 // position_ids, GPT-2's attention masks) are passed over. A user error lists all that is missing, misshapen or too
 // much.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "base/hash.h"
@@ -71,42 +70,42 @@ void add(Hash64& hash, float x) { hash.add(std::as_bytes(std::span(&x, 1))); }
 
 // Steps on new inputs each, with evaluations, checkpoints and a way back to one of them among them. The hash is of all
 // that could be seen on the way and the weights in the end.
-std::uint64_t history_of(TrainingRun& session) {
+std::uint64_t history_of(TrainingRun& training) {
   Hash64 hash;
   std::vector<NamedTensor> saved;
   std::uint64_t saved_at = 0;
   const auto step = [&](std::uint64_t i) {
-    session.fill_inputs(i);
-    const float loss = session.step(0.05f / static_cast<float>(1 + i)).loss;
+    training.fill_inputs(i);
+    const float loss = training.step(0.05f / static_cast<float>(1 + i)).loss;
     EXPECT_TRUE(std::isfinite(loss));
     add(hash, loss);
   };
   for (std::uint64_t i = 0; i < 12; ++i) {
     step(i);
     if (i % 4 == 2) {
-      session.fill_inputs(100 + i);
-      add(hash, session.evaluate().loss);
-      add(hash, session.evaluate().loss);  // changes nothing
+      training.fill_inputs(100 + i);
+      add(hash, training.evaluate().loss);
+      add(hash, training.evaluate().loss);  // changes nothing
     }
     if (i == 6) {
-      saved = session.tensors();
-      saved_at = session.steps_done();
+      saved = training.tensors();
+      saved_at = training.steps_done();
       for (const NamedTensor& t : saved) hash.add(t.bytes);
     }
   }
-  const std::uint64_t after_twelve = session.weights_hash();
-  session.fill_inputs(50);
-  session.step(0.05f);  // with tasks still to do when all is overwritten
-  session.restore(saved, saved_at, "the checkpoint");
-  for (const NamedTensor& t : session.tensors()) hash.add(t.bytes);
+  const std::uint64_t after_twelve = training.weights_hash();
+  training.fill_inputs(50);
+  training.step(0.05f);  // with tasks still to do when all is overwritten
+  training.restore(saved, saved_at, "the checkpoint");
+  for (const NamedTensor& t : training.tensors()) hash.add(t.bytes);
   for (std::uint64_t i = 7; i < 12; ++i) {
     step(i);
     if (i == 10) {
-      session.fill_inputs(110);
-      session.evaluate();
+      training.fill_inputs(110);
+      training.evaluate();
     }
   }
-  EXPECT_EQ(session.weights_hash(), after_twelve) << "going on from a checkpoint is going on";
+  EXPECT_EQ(training.weights_hash(), after_twelve) << "going on from a checkpoint is going on";
   hash.add(std::as_bytes(std::span(&after_twelve, 1)));
   return hash.value();
 }
@@ -201,9 +200,9 @@ TEST_P(Delayed, OurOwnPlansWithLooksBetweenTheSteps) {
 INSTANTIATE_TEST_SUITE_P(Networks, Delayed, ::testing::ValuesIn(kLateNetworks),
                          [](const auto& network) { return network.param.name; });
 
-// Eight times the tasks take about that much longer, and lanes side by side no less than each alone; with room for
-// machines that are busy with something else.
-TEST(TimeLanes, AreInProportion) {
+// Every round runs each task of each lane as often as the lane names it. Runs of an update are counted by what it
+// keeps: each takes a momentum that is large enough for the gradient to be nothing beside it to 0.9 of what it was.
+TEST(TimeLanes, RunWhatTheyAreGiven) {
   const auto backend = open_backend(test_device(), test_backend_options(Precision::f32, 1));
   const Graph graph = training_graph({"ffnn", "batch=64,width=256,image=16", momentum()}, *backend);
   Graph late = graph;
@@ -213,41 +212,39 @@ TEST(TimeLanes, AreInProportion) {
       {place_memory(random_plan(late, 2, random)), place_memory_apart(schedule_in_order(graph))});
   fill_initial_parameters(*executor, kSeed);
   fill_random_inputs(*executor, kSeed);
-  executor->run(0, {.step = 0, .seed = kSeed, .learning_rate = 0.01f});  // leaves something delayed
-  executor->run(1, {.step = 1, .seed = kSeed, .learning_rate = 0.01f});
-  TaskId longest = kNone;
-  std::int64_t most = 0;
-  for (const Span& s : executor->run_traced(1, {.step = 2, .seed = kSeed}).spans)
-    if (graph.tasks[s.task].kind == Kind::weight_grad && s.end_ns - s.begin_ns > most) {
-      most = s.end_ns - s.begin_ns;
-      longest = s.task;
+  executor->run(1, {.step = 0, .seed = kSeed, .learning_rate = 0.01f});
+  executor->run(0, {.step = 1, .seed = kSeed, .learning_rate = 0.01f});  // leaves something delayed
+  std::vector<TaskId> updates;
+  for (TaskId t = 0; t < graph.tasks.size(); ++t)
+    if (graph.tasks[t].op == Op::sgd) updates.push_back(t);
+  ASSERT_GE(updates.size(), 2u);
+
+  constexpr int kRounds = 3;
+  constexpr float kMomentum = 1e30f;
+  using Lanes = std::vector<std::vector<TaskId>>;
+  const auto runs_in = [&](const Lanes& lanes) {
+    std::vector<std::vector<float>> momenta;
+    for (const TaskId update : {updates[0], updates[1]}) {
+      const BufferId momentum = graph.writes(update)[1];
+      momenta.emplace_back(static_cast<std::size_t>(graph.buffers[momentum].shape.elements()), kMomentum);
+      executor->write_plain(momentum, std::as_bytes(std::span(momenta.back())));
     }
-  ASSERT_NE(longest, kNone);
-  // The shortest of several: other programs may want the cores too.
-  const auto time = [&](const std::vector<std::vector<TaskId>>& lanes) {
-    std::vector<double> shortest(lanes.size(), std::numeric_limits<double>::max());
-    for (int i = 0; i < 9; ++i) {
-      const std::vector<std::int64_t> ends = executor->time_lanes(1, lanes, 3);
-      EXPECT_EQ(ends.size(), lanes.size());
-      for (std::size_t l = 0; l < lanes.size(); ++l) shortest[l] = std::min(shortest[l], static_cast<double>(ends[l]));
+    const std::vector<std::int64_t> ends = executor->time_lanes(1, lanes, kRounds);
+    EXPECT_EQ(ends.size(), lanes.size());
+    for (std::size_t l = 0; l < ends.size(); ++l) EXPECT_EQ(ends[l] > 0, !lanes[l].empty()) << l;
+    std::vector<long> runs;
+    for (const std::size_t i : {0u, 1u}) {
+      executor->read_plain(graph.writes(updates[i])[1], std::as_writable_bytes(std::span(momenta[i])));
+      runs.push_back(std::lround(std::log(momenta[i][0] / kMomentum) / std::log(0.9f)));
     }
-    return shortest;
+    return runs;
   };
-  const std::vector<TaskId> few(8, longest), many(64, longest);
-  double few_ns = time({few})[0], many_ns = time({many})[0];
-  for (int again = 0; again < 10 && many_ns / few_ns >= 32; ++again) {  // a moment of peace is less likely to be long
-    few_ns = std::min(few_ns, time({few})[0]);
-    many_ns = std::min(many_ns, time({many})[0]);
-  }
-  EXPECT_GT(few_ns, 0);
-  EXPECT_GT(many_ns / few_ns, 2);
-  EXPECT_LT(many_ns / few_ns, 32);
-  const std::vector<double> both = time({many, few});
-  EXPECT_GT(both[0], 0.4 * many_ns);
-  EXPECT_GT(both[1], 0.4 * few_ns);
-  const auto none = executor->time_lanes(1, {{}, {longest}}, 3);
-  EXPECT_EQ(none[0], 0);
-  EXPECT_GT(none[1], 0);
+  const std::vector<TaskId> many(8, updates[0]), few(2, updates[1]);
+  const long rounds = runs_in({{updates[0]}})[0];
+  EXPECT_TRUE(rounds == kRounds || rounds == kRounds + 1) << rounds << ", of which one may be to warm up";
+  EXPECT_EQ(runs_in({many}), (std::vector<long>{8 * rounds, 0}));
+  EXPECT_EQ(runs_in({many, few}), (std::vector<long>{8 * rounds, 2 * rounds}));
+  EXPECT_EQ(runs_in({{}, few}), (std::vector<long>{0, 2 * rounds}));
 }
 
 }  // namespace

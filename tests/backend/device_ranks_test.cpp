@@ -36,12 +36,12 @@ std::vector<Rank> plans_of_ranks(const ParallelOptions& parallel) {
         ranks[r].connected.push_back(channel);
         return nullptr;
       };
-      TrainingRun session =
+      TrainingRun training =
           run_of(build_model("gpt2", ModelSettings::parse("layers=2,width=32,heads=4,sequence=8,positions=8,"
                                                           "vocabulary=64,batch=2")),
                  o);
-      ranks[r].train = session.executor().plan(0);
-      ranks[r].evaluate = session.executor().plan(1);
+      ranks[r].train = training.executor().plan(0);
+      ranks[r].evaluate = training.executor().plan(1);
     });
   for (std::thread& t : threads) t.join();
   return ranks;

@@ -109,13 +109,13 @@ TEST(Lane, ATrainingStepOnTwoLanesHasNoRaces) {
     options.spec.threads = 3;
     options.spec.parts = 3;
     options.spec.clip_norm = 1;
-    TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=6,width=4")), options);
-    session.fill_inputs(1);
+    TrainingRun training = run_of(build_model("cnn", ModelSettings::parse("batch=6,width=4")), options);
+    training.fill_inputs(1);
     for (int i = 0; i < 4; ++i) {
-      session.step(0.05f);
-      session.evaluate();
+      training.step(0.05f);
+      training.evaluate();
     }
-    hashes.push_back(session.weights_hash());
+    hashes.push_back(training.weights_hash());
   }
   EXPECT_EQ(hashes[0], hashes[1]);
 }

@@ -83,13 +83,13 @@ TEST_F(NotFinite, ShowsInTheNextLoss) {
 
 TEST_F(NotFinite, ReadingAWeightIsAUserError) {
   EXPECT_TRUE(std::isfinite(loss_of(4)));
-  EXPECT_TRUE(says(user_error([&] { read("a.weight"); }), {"step 5", "not finite", "--lr"}));
+  EXPECT_TRUE(says(user_error([&] { read("a.weight"); }), {"step 5", "not finite", "`lr`"}));
   EXPECT_EQ(read("b.weight"), std::vector<float>(16, 1e-38f)) << "said once; the weight was not touched";
 }
 
 TEST_F(NotFinite, EvaluatingIsAUserErrorToo) {
   EXPECT_TRUE(std::isfinite(loss_of(4)));
-  EXPECT_TRUE(says(user_error([&] { loss_of(5, 1); }), {"step 5", "not finite", "--clip-norm"}));
+  EXPECT_TRUE(says(user_error([&] { loss_of(5, 1); }), {"step 5", "not finite", "`clip_norm`"}));
 }
 
 TEST_F(NotFinite, FindsTheTaskOfTheStepUnderWay) {

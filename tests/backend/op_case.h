@@ -162,8 +162,8 @@ inline Values random_values(const OpCase& c, double grid) {
 }
 
 // Writes values into a run's inputs and weights; what an input is shifted by is taken off it first, exactly.
-inline void write_values(TrainingRun& session, const Values& values) {
-  const Graph& g = session.graph();
+inline void write_values(TrainingRun& training, const Values& values) {
+  const Graph& g = training.graph();
   std::mt19937 random(99);
   for (const BufferId b : given_buffers(g)) {
     const std::string& name = g.buffer_name(b);
@@ -176,9 +176,9 @@ inline void write_values(TrainingRun& session, const Values& values) {
         s.v[i] = grid_value(random, kFloatGrid);
         t.v[i] -= s.v[i];
       }
-      session.executor().write_plain(shift, to_bytes(s, DType::f32));
+      training.executor().write_plain(shift, to_bytes(s, DType::f32));
     }
-    session.executor().write_plain(b, to_bytes(t, g.buffers[b].dtype));
+    training.executor().write_plain(b, to_bytes(t, g.buffers[b].dtype));
   }
 }
 
@@ -196,15 +196,15 @@ inline RunSetup setup_of(const OpOptions& options, const std::string& kept,
 
 inline OpRun run_case(const OpCase& c, const Values& values, const OpOptions& options) {
   BuiltCase built = build_case(c, options.through_sum);
-  TrainingRun session = run_of(std::move(built.graph), setup_of(options, built.prediction, c.skip));
-  write_values(session, values);
+  TrainingRun training = run_of(std::move(built.graph), setup_of(options, built.prediction, c.skip));
+  write_values(training, values);
   OpRun run;
-  run.loss = static_cast<double>(session.step(0.0f).loss);
-  const Graph& g = session.graph();
+  run.loss = static_cast<double>(training.step(0.0f).loss);
+  const Graph& g = training.graph();
   for (const Task& t : g.tasks) ++run.tasks[t.op];
-  if (options.keep) run.prediction = read_tensor(session.executor(), find_buffer(g, built.prediction));
+  if (options.keep) run.prediction = read_tensor(training.executor(), find_buffer(g, built.prediction));
   for (const Parameter& p : g.parameters)
-    if (p.gradient != kNone) run.gradients[g.buffer_name(p.buffer)] = read_tensor(session.executor(), p.gradient);
+    if (p.gradient != kNone) run.gradients[g.buffer_name(p.buffer)] = read_tensor(training.executor(), p.gradient);
   return run;
 }
 

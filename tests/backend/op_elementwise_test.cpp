@@ -245,14 +245,14 @@ DropoutRun run_dropout(const Dims& dims, double p, const Values& values, std::ui
       .batch = dims[0], .build = [=](OpBuilder& b) { return b.m.dropout(b.arg("x", dims), p, "drop"); }, .predict = {}};
   RunSetup options = setup_of({.parts = 2}, "drop");
   options.spec.seed = seed;
-  TrainingRun session = run_of(build_case(c, false).graph, options);
-  write_values(session, values);
+  TrainingRun training = run_of(build_case(c, false).graph, options);
+  write_values(training, values);
   DropoutRun run;
-  for (int i = 0; i < steps; ++i) run.loss = static_cast<double>(session.step(0.0f).loss);
-  const Graph& g = session.graph();
-  run.y = read_tensor(session.executor(), find_buffer(g, "drop"));
-  run.gradient = read_tensor(session.executor(), g.parameters[0].gradient);
-  run.evaluated = static_cast<double>(session.evaluate().loss);
+  for (int i = 0; i < steps; ++i) run.loss = static_cast<double>(training.step(0.0f).loss);
+  const Graph& g = training.graph();
+  run.y = read_tensor(training.executor(), find_buffer(g, "drop"));
+  run.gradient = read_tensor(training.executor(), g.parameters[0].gradient);
+  run.evaluated = static_cast<double>(training.evaluate().loss);
   return run;
 }
 

@@ -287,29 +287,29 @@ TEST(OpBatchNorm, RunningStatistics) {
   c.build = [=](OpBuilder& b) { return b.m.relu(b.m.batch_norm(b.arg("x", dims), {.momentum = momentum}, "bn")); };
   const Values values = random_values(c, kFloatGrid);
   BuiltCase built = build_case(c, false);
-  TrainingRun session = run_of(std::move(built.graph), setup_of({.parts = 2}, ""));
-  write_values(session, values);
+  TrainingRun training = run_of(std::move(built.graph), setup_of({.parts = 2}, ""));
+  write_values(training, values);
   const Moments m = channel_moments(values.at("x"));
   Moments running{std::vector<double>(5, 0.0), std::vector<double>(5, 1.0), {}};
   for (int step = 0; step < 3; ++step) {
-    session.step(0.0f);
+    training.step(0.0f);
     for (std::size_t i = 0; i < 5; ++i) {
       const auto n = static_cast<double>(m.count[i]);
       running.mean[i] = (1 - momentum) * running.mean[i] + momentum * m.mean[i];
       running.variance[i] = (1 - momentum) * running.variance[i] + momentum * m.variance[i] * n / (n - 1);
     }
   }
-  const Graph& g = session.graph();
-  const Tensor mean = read_tensor(session.executor(), find_buffer(g, "bn.running_mean"));
-  const Tensor variance = read_tensor(session.executor(), find_buffer(g, "bn.running_var"));
+  const Graph& g = training.graph();
+  const Tensor mean = read_tensor(training.executor(), find_buffer(g, "bn.running_mean"));
+  const Tensor variance = read_tensor(training.executor(), find_buffer(g, "bn.running_var"));
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_NEAR(mean.v[i], running.mean[i], 1e-6);
     EXPECT_NEAR(variance.v[i], running.variance[i], 1e-6);
   }
   const Tensor y = activation("relu", normalized(values.at("x"), running, values.at("bn.weight"), values.at("bn.bias"),
                                                  1, 1e-5, [](const Dims& i) { return i[1]; }));
-  EXPECT_NEAR(static_cast<double>(session.evaluate().loss), mean_squared_error(y, values.at("targets")), 1e-5);
-  EXPECT_EQ(mean.v, read_tensor(session.executor(), find_buffer(g, "bn.running_mean")).v) << "evaluation changed it";
+  EXPECT_NEAR(static_cast<double>(training.evaluate().loss), mean_squared_error(y, values.at("targets")), 1e-5);
+  EXPECT_EQ(mean.v, read_tensor(training.executor(), find_buffer(g, "bn.running_mean")).v) << "evaluation changed it";
 }
 
 OpCase group_norm_case(const Dims& x, std::int64_t groups) {

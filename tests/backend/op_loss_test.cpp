@@ -61,9 +61,9 @@ TEST(OpCrossEntropy, CountsRowsAndRightOnes) {
   for (const EntropyCase& c : kEntropies) {
     const OpCase op = entropy_case(c);
     const Values values = random_values(op, kFloatGrid);
-    TrainingRun session = run_of(build_case(op, false).graph, setup_of({.parts = 2}, ""));
-    write_values(session, values);
-    const StepResult got = session.step(0.0f);
+    TrainingRun training = run_of(build_case(op, false).graph, setup_of({.parts = 2}, ""));
+    write_values(training, values);
+    const StepResult got = training.step(0.0f);
     const auto want = cross_entropy(values.at("x"), values.at("labels"), c.options);
     EXPECT_NEAR(static_cast<double>(got.loss), want[0], 1e-5 * want[0]);
     EXPECT_EQ(static_cast<double>(got.counted), want[1]);

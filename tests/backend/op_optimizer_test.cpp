@@ -100,20 +100,20 @@ void check_training(const OptimizerSettings& settings, double rate, double toler
   ReferenceTrainer want(c, settings, values);
   RunSetup options = setup_of({.parts = 2}, "");
   set_optimizer(options.spec, settings);
-  TrainingRun session = run_of(build_case(c, false).graph, options);
-  write_values(session, values);
+  TrainingRun training = run_of(build_case(c, false).graph, options);
+  write_values(training, values);
   for (int step = 0; step < 5; ++step) {
     const double now = rate / (1 + step);  // a learning rate that changes
     const double loss = want.step(static_cast<double>(static_cast<float>(now)));
-    EXPECT_NEAR(static_cast<double>(session.step(static_cast<float>(now)).loss), loss, 10 * tolerance * loss);
+    EXPECT_NEAR(static_cast<double>(training.step(static_cast<float>(now)).loss), loss, 10 * tolerance * loss);
   }
-  const Graph& g = session.graph();
+  const Graph& g = training.graph();
   for (const Parameter& p : g.parameters) {
     if (g.buffers[p.buffer].role != Role::weight) continue;
     SCOPED_TRACE(g.buffer_name(p.buffer));
     const Tensor& after = want.values().at(g.buffer_name(p.buffer));
     EXPECT_GT(largest(binary(after, values.at(g.buffer_name(p.buffer)), std::minus<>())), 10 * tolerance);  // it moved
-    expect_near(read_tensor(session.executor(), p.buffer), after, tolerance);
+    expect_near(read_tensor(training.executor(), p.buffer), after, tolerance);
   }
 }
 
@@ -142,13 +142,13 @@ TEST(OpClipping, AGradientThatIsNotFiniteChangesNothing) {
     RunSetup options = in_order_setup();
     use_test_device(options, Precision::f32, 1);
     set_optimizer(options.spec, {.kind = kind, .clip_norm = 1.0});
-    TrainingRun session = run_of(std::move(m).finish(), std::move(options));
-    session.fill_inputs(1);
-    const std::uint64_t before = session.weights_hash();
-    session.step(0.1f);
-    EXPECT_EQ(session.weights_hash(), before);
+    TrainingRun training = run_of(std::move(m).finish(), std::move(options));
+    training.fill_inputs(1);
+    const std::uint64_t before = training.weights_hash();
+    training.step(0.1f);
+    EXPECT_EQ(training.weights_hash(), before);
     EXPECT_TRUE(
-        std::isnan(*reinterpret_cast<const float*>(session.executor().bytes(session.graph().losses[0]).data())));
+        std::isnan(*reinterpret_cast<const float*>(training.executor().bytes(training.graph().losses[0]).data())));
   }
 }
 

@@ -63,12 +63,12 @@ inline Graph graph_of(const Case& c) {
 }
 
 // Random samples of the whole batch, of which a process gets its own.
-inline HostBatch batch_for(const SampleForm& form, const TrainingRun& session, std::size_t step) {
+inline HostBatch batch_for(const SampleForm& form, const TrainingRun& training, std::size_t step) {
   HostBatch batch;
-  batch.samples = session.own_samples();
+  batch.samples = training.own_samples();
   const auto fill = [&](auto& to, std::int64_t each, auto value) {
-    for (std::int64_t i = 0; i < session.own_samples() * each; ++i)
-      to.push_back(value(static_cast<std::uint32_t>(static_cast<std::uint64_t>(session.first_sample() * each + i + 1) *
+    for (std::int64_t i = 0; i < training.own_samples() * each; ++i)
+      to.push_back(value(static_cast<std::uint32_t>(static_cast<std::uint64_t>(training.first_sample() * each + i + 1) *
                                                     (step + 7) * 2654435761u)));
   };
   if (form.input == InputForm::tokens)
@@ -83,22 +83,22 @@ inline HostBatch batch_for(const SampleForm& form, const TrainingRun& session, s
   return batch;
 }
 
-inline Outcome train(TrainingRun& session, const SampleForm& form, std::size_t steps = kSteps) {
+inline Outcome train(TrainingRun& training, const SampleForm& form, std::size_t steps = kSteps) {
   Outcome out;
-  const PlanChoice& choice = session.program().choice();
+  const PlanChoice& choice = training.program().choice();
   out.chosen = {.pipeline = choice.schedule.name, .reduce = choice.reduce};
   out.aside = choice.side.tasks.size();
   if (choice.reduce == "first-k") out.chosen.first_k = choice.first_k;
-  for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(session.step(batch_for(form, session, i), 0.05f).loss);
-  out.evaluated = session.evaluate(batch_for(form, session, 99)).loss;
-  out.hash = session.weights_hash();
-  out.tensors = session.tensors();
+  for (std::size_t i = 0; i < steps; ++i) out.losses.push_back(training.step(batch_for(form, training, i), 0.05f).loss);
+  out.evaluated = training.evaluate(batch_for(form, training, 99)).loss;
+  out.hash = training.weights_hash();
+  out.tensors = training.tensors();
   return out;
 }
 
 inline Outcome in_one_process(const Case& c, const ParallelOptions& parallel) {
-  TrainingRun session = run_of(graph_of(c), options_of(c, parallel));
-  return train(session, sample_form_of(graph_of(c)));
+  TrainingRun training = run_of(graph_of(c), options_of(c, parallel));
+  return train(training, sample_form_of(graph_of(c)));
 }
 
 // What each rank says.
@@ -114,8 +114,8 @@ std::vector<Outcome> on_all_ranks(const Graph& graph, const RunSetup& options, c
         RunSetup o = options;
         o.more.place.groups = std::make_shared<RankGroups>();
         o.more.place.groups->world = std::move(worlds[r]);
-        TrainingRun session = run_of(graph, o);
-        outcomes[r] = body(session);
+        TrainingRun training = run_of(graph, o);
+        outcomes[r] = body(training);
       } catch (const std::exception& e) {
         errors[r] = e.what();
       }

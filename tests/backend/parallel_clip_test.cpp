@@ -1,5 +1,5 @@
 // Clipping over several devices: one norm over the gradients of all, and the same weights, to the bit, however they are
-// spread.
+// divided.
 
 #include <cmath>
 

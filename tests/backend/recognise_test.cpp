@@ -52,14 +52,14 @@ Trained trained(const Case& c, bool with_pass) {
   options.spec.skip_passes = {"fuse_elementwise"};  // makes one task of formulas that are not recognised, too
   if (!with_pass) options.spec.skip_passes.push_back("recognise");
   options.more.compile.extra_passes = {keep_gradients()};
-  TrainingRun session = run_of(graph_of(c), options);
-  session.fill_inputs(9);
+  TrainingRun training = run_of(graph_of(c), options);
+  training.fill_inputs(9);
   Trained r;
-  r.evaluated = static_cast<double>(session.evaluate().loss);
-  for (int i = 0; i < kSteps; ++i) r.losses.push_back(static_cast<double>(session.step(0.1f).loss));
-  const Graph& g = session.graph();
+  r.evaluated = static_cast<double>(training.evaluate().loss);
+  for (int i = 0; i < kSteps; ++i) r.losses.push_back(static_cast<double>(training.step(0.1f).loss));
+  const Graph& g = training.graph();
   for (const Parameter& p : g.parameters)
-    if (p.gradient != kNone) r.gradients[g.buffer_name(p.buffer)] = numbers_of(session.executor(), p.gradient);
+    if (p.gradient != kNone) r.gradients[g.buffer_name(p.buffer)] = numbers_of(training.executor(), p.gradient);
   for (const Task& t : g.tasks) {
     if (t.kind != Kind::forward) continue;
     ++r.tasks;

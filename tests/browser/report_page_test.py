@@ -7,11 +7,9 @@ import base64
 import json
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 from many_tasks import timeline
@@ -27,7 +25,6 @@ except ImportError:
     webdriver = None
 
 OVERTAKE = ""
-MOST_FRAME_MS = 50
 MOST_BYTES = 15e6
 
 
@@ -238,26 +235,34 @@ class ReportPage(unittest.TestCase):
         self.assertLess(max(panel()[:3]), 50)  # and dark again
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
-    def test_a_hundred_thousand_tasks_stay_fluent(self):
-        begin = time.time()
+    # However many tasks there are, a frame draws what pixels have room for: it counts marks, which are the same on a busy
+    # machine.
+    def test_a_hundred_thousand_tasks_draw_no_more_than_pixels(self):
         page = self.open(timeline(100_000), "large")
         self.assertLess(page.stat().st_size, MOST_BYTES)
-        load = self.js("""const t = performance.getEntriesByType("navigation")[0];
-            return t.domContentLoadedEventEnd - t.startTime""")
-        # Frames while zooming in by a thousand and out again; reading a pixel waits until all is drawn.
-        frames = self.js("""
-            const timeline = window.overtakeReport, ctx = timeline.base.getContext("2d"), times = [];
+        # Frames while zooming in by a thousand and out again.
+        frames, width, rows, memories = self.js("""
+            const timeline = window.overtakeReport, pen = CanvasRenderingContext2D.prototype, frames = [];
+            const usual = Object.fromEntries(["fillRect", "fillText", "lineTo"].map((name) => [name, pen[name]]));
+            const drawn = {};
+            for (const name in usual)
+              pen[name] = function (...place) { ++drawn[name]; return usual[name].apply(this, place); };
             for (let i = 0; i < 120; ++i) {
               timeline.zoom(i < 60 ? 1.12 : 1 / 1.12, 700);
-              const begin = performance.now();
+              for (const name in usual) drawn[name] = 0;
               timeline.draw();
-              ctx.getImageData(0, 0, 1, 1);
-              times.push(performance.now() - begin);
+              frames.push({ ...drawn });
             }
-            return times;""")
-        print(f"100,000 tasks: {page.stat().st_size / 1e6:.1f} MB, made and open in {time.time() - begin:.1f} s, "
-              f"loads in {load:.0f} ms, frame {statistics.median(frames):.1f} ms (median), {max(frames):.1f} (worst)")
-        self.assertLess(statistics.median(frames), MOST_FRAME_MS)
+            Object.assign(pen, usual);
+            const { view, layout } = timeline;
+            const inView = (type) => layout.bands.filter((band) => band.type === type && band.y < view.height).length;
+            return [frames, view.width, inView("row"), inView("memory")];""")
+        marks = max(frame["fillRect"] + frame["fillText"] for frame in frames)
+        points = max(frame["lineTo"] for frame in frames)
+        print(f"100,000 tasks: {page.stat().st_size / 1e6:.1f} MB; in a frame at most {marks} marks on {rows} rows and "
+              f"{points} points on {memories} areas of memory, {width} pixels wide")
+        self.assertLess(marks, rows * width)
+        self.assertLess(points, memories * 4 * 4 * width)  # four kinds of bytes; two points above a pixel, two below
 
 
 if __name__ == "__main__":

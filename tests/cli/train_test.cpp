@@ -40,6 +40,15 @@ TEST(Train, SchedulesThreadsAndLanesGiveTheSameWeights) {
   EXPECT_NE(hash_of(overtake(base + "--schedule in-order --seed 1")), expected);
 }
 
+TEST(Train, MicroBatchesOfOneDeviceRunOutOfOrder) {
+  const std::string base = "train lenet --batch 16 --micro-batches 4 --data synthetic:256 --steps 4 --parts 2 --json ";
+  const CommandResult in_order = overtake(base + "--schedule in-order"), ooo = overtake(base + "--schedule ooo");
+  ASSERT_EQ(ooo.exit_code, 0) << ooo.err;
+  EXPECT_EQ(in_order.json().at("schedule"), "in-order");
+  EXPECT_EQ(ooo.json().at("schedule"), "ooo");
+  EXPECT_EQ(hash_of(ooo), hash_of(in_order));
+}
+
 TEST(Train, ResumeIsAsIfNeverStopped) {
   const ScratchFolder folder;
   for (const std::string optimizer : {"--optimizer sgd --momentum 0.9 --nesterov", "--optimizer adamw --clip-norm 1"}) {

@@ -35,11 +35,11 @@ constexpr int kFailed = 7;
 void train_beside_a_bad_kernel() {
   RunSetup options;
   use_gpu(options);
-  TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4")), options);
-  session.fill_inputs(1);
-  for (int i = 0; i < 3; ++i) session.step(0.01f);
+  TrainingRun training = run_of(build_model("cnn", ModelSettings::parse("batch=4")), options);
+  training.fill_inputs(1);
+  for (int i = 0; i < 3; ++i) training.step(0.01f);
   launch_bad_kernel();
-  for (int i = 0; i < 3; ++i) session.step(0.01f);
+  for (int i = 0; i < 3; ++i) training.step(0.01f);
 }
 
 // A plan in which a layer's result lies nowhere.

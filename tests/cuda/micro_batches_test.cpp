@@ -17,9 +17,9 @@ namespace {
 
 using Weights = std::map<std::string, std::vector<float>>;
 
-Weights weights_of(const TrainingRun& session) {
+Weights weights_of(const TrainingRun& training) {
   Weights all;
-  for (const NamedTensor& t : session.tensors()) {
+  for (const NamedTensor& t : training.tensors()) {
     std::vector<float>& values = all[t.name];
     values.resize(t.bytes.size() / sizeof(float));
     std::memcpy(values.data(), t.bytes.data(), t.bytes.size());
@@ -42,11 +42,11 @@ TrainingRun run_on(const std::string& device, const std::string& model, const st
 // What one step changes.
 Weights change(const std::string& device, const std::string& model, const std::string& settings,
                const ParallelOptions& parallel) {
-  TrainingRun session = run_on(device, model, settings, parallel);
-  session.fill_inputs(1);
-  const Weights before = weights_of(session);
-  session.step(1.0f);
-  Weights after = weights_of(session);
+  TrainingRun training = run_on(device, model, settings, parallel);
+  training.fill_inputs(1);
+  const Weights before = weights_of(training);
+  training.step(1.0f);
+  Weights after = weights_of(training);
   for (auto& [name, values] : after)
     for (std::size_t i = 0; i < values.size(); ++i) values[i] -= before.at(name)[i];
   return after;
@@ -83,10 +83,10 @@ TEST(MicroBatches, EveryScheduleHasTheSameBits) {
   const char* const settings = "batch=2,layers=4,width=64,heads=4,sequence=32,vocabulary=96,dropout=0.1";
   std::vector<std::pair<std::string, std::uint64_t>> hashes;
   const auto run = [&](const char* name, const ParallelOptions& parallel) {
-    TrainingRun session = run_on("cuda", "transformer", settings, parallel);
-    session.fill_inputs(1);
-    for (int i = 0; i < 3; ++i) session.step(0.05f);
-    hashes.emplace_back(name, session.weights_hash());
+    TrainingRun training = run_on("cuda", "transformer", settings, parallel);
+    training.fill_inputs(1);
+    for (int i = 0; i < 3; ++i) training.step(0.05f);
+    hashes.emplace_back(name, training.weights_hash());
   };
   run("one device", {.micro_batches = 4});
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})

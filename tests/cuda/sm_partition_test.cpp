@@ -102,7 +102,7 @@ TEST(SmPartition, MoreThanThereCanBeIsAUserError) {
     split_gpu(static_cast<unsigned>(sizes.size()) + 1);
     ADD_FAILURE() << "no error";
   } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("--virtual-gpus"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("`virtual_gpus"), std::string::npos) << e.what();
   }
 }
 

@@ -36,10 +36,10 @@ TEST(VirtualGpus, AStepOnOneOfThemHasTheBitsOfTheWhole) {
   const std::string settings = "batch=4,layers=2,width=64,heads=4,sequence=32,dropout=0.1";
   std::vector<std::uint64_t> hashes;
   for (const unsigned gpus : {0u, 1u, 4u}) {
-    TrainingRun session = run_on(gpus, "transformer", settings);
-    session.fill_inputs(1);
-    for (int i = 0; i < 4; ++i) session.step(0.05f);
-    hashes.push_back(session.weights_hash());
+    TrainingRun training = run_on(gpus, "transformer", settings);
+    training.fill_inputs(1);
+    for (int i = 0; i < 4; ++i) training.step(0.05f);
+    hashes.push_back(training.weights_hash());
   }
   EXPECT_EQ(hashes[0], hashes[1]);
   EXPECT_EQ(hashes[0], hashes[2]);
@@ -61,10 +61,10 @@ TEST(VirtualGpus, ClippingAndSynchronisedNorms) {
       options.spec.virtual_gpus = gpus;
       set_optimizer(options.spec, {.momentum = 0.9, .clip_norm = 0.3});
       set_layout(options.spec, parallel);
-      TrainingRun session = run_of(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);
-      session.fill_inputs(1);
-      for (int i = 0; i < 4; ++i) session.step(0.05f);
-      losses.push_back(session.step(0.05f).loss);
+      TrainingRun training = run_of(build_model("cnn", ModelSettings::parse("batch=4,width=16")), options);
+      training.fill_inputs(1);
+      for (int i = 0; i < 4; ++i) training.step(0.05f);
+      losses.push_back(training.step(0.05f).loss);
       EXPECT_TRUE(std::isfinite(losses.back()));
     }
     EXPECT_NEAR(losses[0], losses[1], 0.02f * losses[0]);
@@ -77,10 +77,10 @@ TEST(VirtualGpus, RecurrencesFitThePartition) {
   const std::string settings = "batch=32,sequence=12,vocabulary=64,width=256,hidden=512,layers=1";
   std::vector<float> losses;
   for (const unsigned gpus : {0u, 8u}) {
-    TrainingRun session = run_on(gpus, "lstm", settings);
-    session.fill_inputs(1);
-    for (int i = 0; i < 3; ++i) session.step(0.05f);
-    losses.push_back(session.step(0.05f).loss);
+    TrainingRun training = run_on(gpus, "lstm", settings);
+    training.fill_inputs(1);
+    for (int i = 0; i < 3; ++i) training.step(0.05f);
+    losses.push_back(training.step(0.05f).loss);
     EXPECT_TRUE(std::isfinite(losses.back()));
   }
   EXPECT_NEAR(losses[0], losses[1], 0.02f * losses[0]);

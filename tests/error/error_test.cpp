@@ -61,7 +61,7 @@ TEST(Error, WeightsThatDoNotFit) {
   expect_user_error(kRun + "--init " + file, {"w.safetensors", "no safetensors file"});
 }
 TEST(Error, NamesThatNothingBeginsWith) {
-  expect_user_error(kRun + "--freeze conv9.", {"--freeze 'conv9.'", "no weight"});
+  expect_user_error(kRun + "--freeze conv9.", {"--freeze conv9.", "no weight"});
   expect_user_error(kRun + "--freeze stem,stage,fc", {"no weight that is trained"});
 }
 TEST(Error, NumbersOutOfRange) {

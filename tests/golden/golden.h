@@ -119,39 +119,39 @@ inline OptimizerSettings optimizer_of(const json& o) {
   return s;
 }
 
-inline std::vector<float> read(TrainingRun& session, BufferId buffer) {
-  const Buffer& b = session.graph().buffers[buffer];
+inline std::vector<float> read(TrainingRun& training, BufferId buffer) {
+  const Buffer& b = training.graph().buffers[buffer];
   std::vector<float> values(static_cast<std::size_t>(b.shape.elements()));
   if (b.dtype == DType::f32) {
-    session.executor().read_plain(buffer, std::as_writable_bytes(std::span(values)));
+    training.executor().read_plain(buffer, std::as_writable_bytes(std::span(values)));
     return values;
   }
   std::vector<bf16> rounded(values.size());
-  session.executor().read_plain(buffer, std::as_writable_bytes(std::span(rounded)));
+  training.executor().read_plain(buffer, std::as_writable_bytes(std::span(rounded)));
   std::ranges::transform(rounded, values.begin(), [](bf16 x) { return to_float(x); });
   return values;
 }
 
 // A buffer of the parameter's shape (itself, or its gradient) in the form files have it.
-inline std::vector<float> read_stored(TrainingRun& session, const Parameter& p, BufferId buffer) {
-  std::vector<float> values = read(session, buffer);
+inline std::vector<float> read_stored(TrainingRun& training, const Parameter& p, BufferId buffer) {
+  std::vector<float> values = read(training, buffer);
   const auto bytes = std::as_bytes(std::span(values));
-  const std::vector<std::byte> stored = to_stored(session.graph(), p, {bytes.begin(), bytes.end()});
+  const std::vector<std::byte> stored = to_stored(training.graph(), p, {bytes.begin(), bytes.end()});
   values.resize(stored.size() / sizeof(float));
   std::memcpy(values.data(), stored.data(), stored.size());
   return values;
 }
 
 // By the names of the weights.
-inline Tensors gradients_of(TrainingRun& session) {
+inline Tensors gradients_of(TrainingRun& training) {
   Tensors all;
-  for (const Parameter& p : session.graph().parameters) {
+  for (const Parameter& p : training.graph().parameters) {
     if (p.gradient == kNone) continue;
-    const std::vector<float> values = read_stored(session, p, p.gradient);
-    for (const StoredTensor& t : stored_tensors(session.graph(), p)) {
+    const std::vector<float> values = read_stored(training, p, p.gradient);
+    for (const StoredTensor& t : stored_tensors(training.graph(), p)) {
       all[t.name] = values;
       if (t.rows == 0) continue;
-      const auto row = std::ssize(values) / session.graph().buffers[p.buffer].shape[0];
+      const auto row = std::ssize(values) / training.graph().buffers[p.buffer].shape[0];
       const auto first = values.begin() + t.first_row * row;
       all[t.name] = std::vector<float>(first, first + t.rows * row);
     }
@@ -160,11 +160,11 @@ inline Tensors gradients_of(TrainingRun& session) {
 }
 
 // Running statistics.
-inline Tensors states_of(TrainingRun& session) {
+inline Tensors states_of(TrainingRun& training) {
   Tensors all;
-  for (const Parameter& p : session.graph().parameters)
-    if (session.graph().buffers[p.buffer].role == Role::state)
-      all[session.graph().buffer_name(p.buffer)] = read_stored(session, p, p.buffer);
+  for (const Parameter& p : training.graph().parameters)
+    if (training.graph().buffers[p.buffer].role == Role::state)
+      all[training.graph().buffer_name(p.buffer)] = read_stored(training, p, p.buffer);
   return all;
 }
 
@@ -240,9 +240,9 @@ inline Plan random_order(const std::string& network, const Graph& graph) {
 }
 
 // One step on the batch with this number.
-inline StepResult run_step(TrainingRun& session, const json& facts, std::size_t step) {
-  return session.step(batch_of(step, sample_form_of(session.graph()), session.batch()),
-                      facts.at("optimizer").at("learning_rate"));
+inline StepResult run_step(TrainingRun& training, const json& facts, std::size_t step) {
+  return training.step(batch_of(step, sample_form_of(training.graph()), training.batch()),
+                       facts.at("optimizer").at("learning_rate"));
 }
 
 }  // namespace overtake::golden

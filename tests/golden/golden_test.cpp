@@ -72,11 +72,11 @@ double gradient_error(const Tensors& actual, const Golden& golden) {
 }
 
 // What the program gives the updates as the global norm and the factor of the gradients.
-void expect_clipping(TrainingRun& session, double norm, double max_norm) {
-  const Graph& g = session.graph();
+void expect_clipping(TrainingRun& training, double norm, double max_norm) {
+  const Graph& g = training.graph();
   for (BufferId b = 0; b < g.buffers.size(); ++b) {
     if (g.buffer_name(b) != "clip.factor") continue;
-    const std::vector<float> factor = read(session, b);
+    const std::vector<float> factor = read(training, b);
     EXPECT_NEAR(factor[0] / norm, 1.0, kTolerance);
     EXPECT_NEAR(factor[1], std::min(1.0, max_norm / (norm + 1e-6)), kTolerance);
     return;
@@ -105,22 +105,22 @@ TrainingRun run_for(const json& facts, std::optional<std::string> schedule, Prec
 // Trains as the case says, comparing on the way; returns the hash of the weights at the end.
 std::uint64_t train_and_compare(const Golden& golden, const std::string& schedule) {
   const json& facts = golden.facts;
-  TrainingRun session = run_for(facts, schedule, Precision::f32);
+  TrainingRun training = run_for(facts, schedule, Precision::f32);
   const std::size_t steps = facts.at("steps");
   const double max_norm = facts.at("optimizer").at("clip_norm");
   for (std::size_t step = 0; step < steps; ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
-    const StepResult result = run_step(session, facts, step);
+    const StepResult result = run_step(training, facts, step);
     EXPECT_NEAR(result.loss / facts.at("losses")[step].get<double>(), 1.0, kTolerance);
-    const Tensors gradients = gradients_of(session);
+    const Tensors gradients = gradients_of(training);
     const double norm = facts.at("norms")[step];
     EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kTolerance);
-    if (max_norm > 0) expect_clipping(session, norm, max_norm);
+    if (max_norm > 0) expect_clipping(training, norm, max_norm);
     if (step == 0) expect_gradients(gradients, golden, "first");
     if (step + 1 == steps) expect_gradients(gradients, golden, "last");
   }
-  if (!facts.contains("sketches")) expect_close(states_of(session), golden.tensors("state/"), "state");
-  return session.weights_hash();
+  if (!facts.contains("sketches")) expect_close(states_of(training), golden.tensors("state/"), "state");
+  return training.weights_hash();
 }
 
 class GoldenTest : public testing::TestWithParam<std::string> {};
@@ -142,13 +142,13 @@ TEST_P(GoldenTest, TrainsAsPyTorchUnderEverySchedule) {
 TEST_P(GoldenTest, TrainsInBfloat16) {
   OVERTAKE_NEEDS_BF16();
   const Golden golden(GetParam());
-  TrainingRun session = run_for(golden.facts, {}, Precision::bf16);
+  TrainingRun training = run_for(golden.facts, {}, Precision::bf16);
   const std::vector<double> losses = golden.facts.at("losses");
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const StepResult result = run_step(session, golden.facts, step);
+    const StepResult result = run_step(training, golden.facts, step);
     EXPECT_NEAR(result.loss / losses[step], 1.0, kBf16Loss) << "step " << step + 1;
     if (step > 0) continue;
-    EXPECT_LE(gradient_error(gradients_of(session), golden), bf16_gradient_bound(GetParam()));
+    EXPECT_LE(gradient_error(gradients_of(training), golden), bf16_gradient_bound(GetParam()));
   }
 }
 

@@ -98,12 +98,12 @@ class OnnxCase {
   std::vector<StoredWeight> weights_;
 };
 
-void leave_trained(const TrainingRun& session, const std::string& name) {
+void leave_trained(const TrainingRun& training, const std::string& name) {
   const char* folder = std::getenv("OVERTAKE_TRAINED_DIR");
   if (folder == nullptr) return;
   CheckpointState state;
-  state.step = session.steps_done();
-  state.tensors = session.tensors();
+  state.step = training.steps_done();
+  state.tensors = training.tensors();
   write_safetensors(std::filesystem::path(folder) / (name + ".safetensors"), exported_weights(state));
 }
 
@@ -126,23 +126,23 @@ TrainingRun run_for(const OnnxCase& onnx, std::optional<std::string> schedule, P
 // Trains as the case says, comparing on the way; returns the hash of the weights at the end.
 std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, const std::string& schedule) {
   const json& facts = onnx.facts();
-  TrainingRun session = run_for(onnx, schedule, Precision::f32);
+  TrainingRun training = run_for(onnx, schedule, Precision::f32);
   const std::vector<double> losses = facts.at("losses");
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const StepResult result = run_step(session, facts, step);
+    const StepResult result = run_step(training, facts, step);
     EXPECT_NEAR(result.loss / losses[step], 1.0, kOnnxTolerance) << "step " << step + 1;
     if (step > 0) continue;
-    const Tensors gradients = onnx.renamed(gradients_of(session));
+    const Tensors gradients = onnx.renamed(gradients_of(training));
     const double norm = facts.at("norm");
     EXPECT_EQ(gradients.size(), facts.at("gradients").size());
     EXPECT_NEAR(global_norm(gradients) / norm, 1.0, kOnnxTolerance);
     expect_sketched(gradients, facts.at("gradients"), kSmall * norm, kOnnxTolerance);
   }
-  const Tensors states = onnx.renamed(states_of(session));
+  const Tensors states = onnx.renamed(states_of(training));
   EXPECT_EQ(states.size(), facts.at("states").size());
   expect_sketched(states, facts.at("states"), 0, kOnnxTolerance);
-  leave_trained(session, name);
-  return session.weights_hash();
+  leave_trained(training, name);
+  return training.weights_hash();
 }
 
 class OnnxGolden : public testing::TestWithParam<std::string> {};
@@ -164,13 +164,13 @@ TEST_P(OnnxGolden, TrainsAsPyTorchUnderEverySchedule) {
 TEST_P(OnnxGolden, TrainsInBfloat16) {
   OVERTAKE_NEEDS_BF16();
   const OnnxCase onnx(GetParam());
-  TrainingRun session = run_for(onnx, {}, Precision::bf16);
+  TrainingRun training = run_for(onnx, {}, Precision::bf16);
   const std::vector<double> losses = onnx.facts().at("losses");
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const StepResult result = run_step(session, onnx.facts(), step);
+    const StepResult result = run_step(training, onnx.facts(), step);
     EXPECT_NEAR(result.loss / losses[step], 1.0, kBf16Loss) << "step " << step + 1;
     if (step > 0) continue;
-    EXPECT_LE(sketched_error(onnx.renamed(gradients_of(session)), onnx.facts().at("gradients")),
+    EXPECT_LE(sketched_error(onnx.renamed(gradients_of(training)), onnx.facts().at("gradients")),
               bf16_gradient_bound(GetParam()));
   }
 }

@@ -33,9 +33,9 @@ FirstStep run_first_step(const json& facts, Precision precision) {
   use_test_device(options, precision, 2);
   options.more.initial = initial_weights(forward, facts.at("initial"));
   options.more.compile.extra_passes = {keep_gradients()};
-  TrainingRun session = run_of(std::move(forward), std::move(options));
-  const StepResult result = session.step(batch_of(0, sample_form_of(session.graph()), session.batch()), 0.0f);
-  return {result.loss, gradients_of(session)};
+  TrainingRun training = run_of(std::move(forward), std::move(options));
+  const StepResult result = training.step(batch_of(0, sample_form_of(training.graph()), training.batch()), 0.0f);
+  return {result.loss, gradients_of(training)};
 }
 
 class ZooGolden : public testing::TestWithParam<std::string> {};

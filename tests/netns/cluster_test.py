@@ -20,15 +20,15 @@ import test_cluster  # noqa: E402
 
 RANK_PROGRAM = sys.argv[1]
 
-# Sends for so many seconds and says how many bits per second came; or echoes bytes and says how long that takes.
+HANGS = 100  # seconds; what has not ended by then never will. No limit of speed: a busy machine may take its time.
+SENT = 4 << 20
+
+# Sends bytes and says how many came; or echoes bytes and says how long that takes at least.
 RECEIVER = """
-import socket, time
-s = socket.create_server(("", 7000)); c = s.accept()[0]
-begin = None; got = 0
-while data := c.recv(1 << 20):
-    if begin is None: begin = time.perf_counter()
-    else: got += len(data)
-print(got * 8 / (time.perf_counter() - begin))
+import socket
+s = socket.create_server(("", 7000)); c = s.accept()[0]; got = 0
+while data := c.recv(1 << 20): got += len(data)
+print(got)
 """
 CONNECT = """
 import socket, sys, time
@@ -37,9 +37,8 @@ def connect(port):
         try: return socket.create_connection(("10.77.0.1", port))
         except OSError: time.sleep(0.01)
 """
-SENDER = CONNECT + """
-c = connect(7000); end = time.perf_counter() + 0.8
-while time.perf_counter() < end: c.sendall(bytes(1 << 16))
+SENDER = CONNECT + f"""
+connect(7000).sendall(bytes({SENT}))
 """
 ECHO = """
 import socket
@@ -50,7 +49,7 @@ PING = CONNECT + """
 c = connect(7000); c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); times = []
 for _ in range(20):
     begin = time.perf_counter(); c.sendall(b"x"); c.recv(1); times.append(time.perf_counter() - begin)
-print(sorted(times)[10])
+print(min(times))
 """
 
 
@@ -63,9 +62,14 @@ class Link(unittest.TestCase):
         with test_cluster.Cluster(hosts=2) as cluster:
             for mbit in (50, 500):
                 cluster.reshape(bandwidth=f"{mbit}Mbit")
-                receiver, _ = cluster.run(python(RECEIVER, SENDER), time_out=20)
-                self.assertEqual(receiver.code, 0, receiver.output)
-                self.assertAlmostEqual(float(receiver.output) / 1e6 / mbit, 1, delta=0.15)
+                receiver, _ = cluster.run(python(RECEIVER, SENDER), time_out=HANGS)
+                self.assertEqual(receiver.output, f"{SENT}\n")
+                # The kernel's own figures: both queues on the way have this rate, and the first held packets back.
+                (first,), (last,) = cluster.queues(1)[0], cluster.queues(0)[1]
+                for queue in first, last:
+                    self.assertEqual(queue["options"]["rate"] * 8, mbit * 1e6)
+                    self.assertGreaterEqual(queue["bytes"], SENT)
+                self.assertGreater(first["overlimits"], 0)
 
     def test_hosts_know_who_they_are(self):
         with test_cluster.Cluster(hosts=3) as cluster:
@@ -77,17 +81,19 @@ class Link(unittest.TestCase):
 
 
 class Latency(unittest.TestCase):
-    def test_round_trip_is_twice_the_latency(self):
+    def test_no_round_trip_is_shorter_than_twice_the_latency(self):
         with test_cluster.Cluster(hosts=2, bandwidth="1Gbit", latency="5ms") as cluster:
             if not cluster.has_netem:
                 self.skipTest("this kernel has no netem, so there is no latency to shape")
-            _, ping = cluster.run(python(ECHO, PING), time_out=20)
-            self.assertAlmostEqual(float(ping.output), 0.010, delta=0.002)
+            _, ping = cluster.run(python(ECHO, PING), time_out=HANGS)
+            self.assertGreaterEqual(float(ping.output), 0.010)
+            delays = [queue["options"]["delay"]["delay"] for queue in cluster.queues(0)[0] if queue["kind"] == "netem"]
+            self.assertEqual(delays, [0.005])  # and no longer than it should be
 
 
 class Script(unittest.TestCase):
     def run_script(self, *arguments):
-        return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=30)
+        return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=HANGS)
 
     def left(self, process):
         return [name for name in test_cluster.names() if name.startswith(f"{test_cluster.PREFIX}-{process.pid}-")]
@@ -98,11 +104,10 @@ class Script(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
 
     def test_one_that_fails_ends_all(self):
-        begin = time.monotonic()
-        done = self.run_script("-n", "2", "--", "sh", "-c", "test $OVERTAKE_RANK = 0 && exec sleep 50; exit 7")
+        endless = f"sleep {2 * HANGS}"  # nobody waits for its end
+        done = self.run_script("-n", "2", "--", "sh", "-c", f"test $OVERTAKE_RANK = 0 && exec {endless}; exit 7")
         self.assertEqual(done.returncode, 7)
         self.assertIn("rank 1 ended with 7", done.stderr)
-        self.assertLess(time.monotonic() - begin, 10)
 
     def test_bad_options_are_told(self):
         for arguments, text in ((["--bandwidth", "fast"], "bandwidth 'fast'"), (["-n", "0"], "0 hosts"),
@@ -116,19 +121,20 @@ class Script(unittest.TestCase):
             copy = pathlib.Path(folder) / "test_cluster.py"
             copy.write_text(SCRIPT.read_text())
             os.chmod(folder, 0o755)
-            done = subprocess.run([sys.executable, copy, "--", "true"], capture_output=True, text=True, timeout=30,
+            done = subprocess.run([sys.executable, copy, "--", "true"], capture_output=True, text=True, timeout=HANGS,
                                   user="nobody", cwd="/")
         self.assertEqual(done.returncode, 2)
         self.assertIn("run as root", done.stderr)
 
     def test_signals_leave_nothing_behind(self):
+        seconds = f"{10 * HANGS}.5"
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-            process = subprocess.Popen([sys.executable, SCRIPT, "-n", "2", "--", "sleep", "51.5"])
+            process = subprocess.Popen([sys.executable, SCRIPT, "-n", "2", "--", "sleep", seconds])
             while len(self.left(process)) < 3:
                 time.sleep(0.02)
             time.sleep(0.3)
             process.send_signal(number)
-            code = process.wait(timeout=10)
+            code = process.wait(timeout=HANGS)
             if number == signal.SIGKILL:
                 self.assertGreater(len(self.left(process)), 0)
                 self.assertEqual(self.run_script("clean").returncode, 0)
@@ -136,12 +142,12 @@ class Script(unittest.TestCase):
                 self.assertEqual(code, 128 + number)
             self.assertEqual(self.left(process), [])
         sleeping = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-        self.assertNotIn("sleep 51.5", [line for line in sleeping.splitlines() if not line.startswith("[")])
+        self.assertNotIn(f"sleep {seconds}", [line for line in sleeping.splitlines() if not line.startswith("[")])
 
 
 class Faults(unittest.TestCase):
     """Three hosts that reduce without end, and something happens to the second in the middle."""
-    TIME_OUT = 2
+    TIME_OUT = 5
 
     def results_after(self, event):
         with test_cluster.Cluster(hosts=3, bandwidth="200Mbit") as cluster:
@@ -150,43 +156,41 @@ class Faults(unittest.TestCase):
                 self.assertEqual([rank.poll() for rank in job.ranks], [None] * 3)
                 time.sleep(0.01)
             time.sleep(0.7)
-            before = time.monotonic() - job.ranks[0].started
             event(cluster, job)
-            results = job.wait(time_out=self.TIME_OUT + 6)
-            return [(r.code, r.output.splitlines()[-1], r.seconds - before) for r in results]
+            return [(r.code, r.output.splitlines()[-1]) for r in job.wait(time_out=HANGS)]
 
-    def survivors_name_the_second(self, results, cause, most_seconds):
+    # The cause tells how it was noticed: by the time-out, or by a connection that was closed.
+    def survivors_name_the_second(self, results, cause):
         for rank in (0, 2):
-            code, text, after = results[rank]
+            code, text = results[rank]
             self.assertEqual(code, 3, text)
             self.assertTrue(text.startswith("fault 1 rank 1: "), text)
             self.assertIn(cause, text)
-            self.assertLess(after, most_seconds)
 
     def test_a_cut_link(self):
         results = self.results_after(lambda cluster, _: cluster.cut(1))
-        self.survivors_name_the_second(results, "gone or stalled", self.TIME_OUT + 2)
+        self.survivors_name_the_second(results, "gone or stalled")
         self.assertEqual(results[1][0], 3, results[1])  # it hears nobody
-        self.assertLess(results[1][2], self.TIME_OUT + 2)
 
     def test_a_stalled_link(self):
         results = self.results_after(lambda cluster, _: cluster.stall(1))
-        self.survivors_name_the_second(results, "gone or stalled", self.TIME_OUT + 2)
+        self.survivors_name_the_second(results, "gone or stalled")
         self.assertEqual(results[1][0], 3, results[1])
-        self.assertLess(results[1][2], self.TIME_OUT + 2)
 
     def test_a_killed_rank(self):
         results = self.results_after(lambda _, job: job.ranks[1].kill())
-        self.survivors_name_the_second(results, "lost it", 2)
+        self.survivors_name_the_second(results, "lost it")
         self.assertEqual(results[1][0], 128 + signal.SIGKILL)
 
 
 class SlowLinks(unittest.TestCase):
     def test_slow_is_no_fault(self):
         with test_cluster.Cluster(hosts=2, bandwidth="20Mbit") as cluster:
-            for result in cluster.run([RANK_PROGRAM, "32", "1", "4000"], time_out=40):
+            for result in cluster.run([RANK_PROGRAM, "32", "1", "4000"], time_out=HANGS):
                 self.assertEqual(result.output, "begins\ndone\n")
-                self.assertGreater(result.seconds, 32 * 2**20 * 8 / 20e6 * 0.9)
+            (queue,) = cluster.queues(0)[0]
+            least_seconds = queue["bytes"] / queue["options"]["rate"]
+            self.assertGreater(least_seconds, 3 * 4)  # several times the time-out
 
     def test_a_link_that_comes_back_is_no_fault(self):
         for fault in (test_cluster.Cluster.cut, test_cluster.Cluster.stall):
@@ -198,7 +202,7 @@ class SlowLinks(unittest.TestCase):
                 fault(cluster, 1)
                 time.sleep(1)
                 cluster.heal(1)
-                self.assertEqual([r.output for r in job.wait(time_out=20)], ["begins\ndone\n"] * 2)
+                self.assertEqual([r.output for r in job.wait(time_out=HANGS)], ["begins\ndone\n"] * 2)
 
 
 if __name__ == "__main__":

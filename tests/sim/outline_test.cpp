@@ -1,4 +1,4 @@
-// A model's step cut into blocks, spread over devices, and simulated.
+// A model's step cut into blocks, divided over devices, and simulated.
 
 #include "plan/divide/outline.h"
 
@@ -108,7 +108,7 @@ TEST(Blocks, RecomputingTradesMemoryForTime) {
 }
 
 // Where transfers take no time, what the cluster does is what the model of blocks says.
-TEST(Spread, AnIdealClusterRunsEverySchedulePerfectly) {
+TEST(Outline, AnIdealClusterRunsEverySchedulePerfectly) {
   std::mt19937 random(3);
   for (int round = 0; round < 30; ++round) {
     const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
@@ -128,7 +128,7 @@ TEST(Spread, AnIdealClusterRunsEverySchedulePerfectly) {
   }
 }
 
-TEST(Spread, EveryScheduleComputesTheSameWork) {
+TEST(Outline, EveryScheduleComputesTheSameWork) {
   for (const auto& [model, settings] : kModels) {
     const BlockGraph blocks = blocks_of(model, settings, 24);
     if (blocks.blocks.size() < 8) continue;
@@ -154,7 +154,7 @@ TEST(Spread, EveryScheduleComputesTheSameWork) {
 }
 
 // The two routes of one pipeline have nobody to gather with in the next step.
-TEST(Spread, OneReplicaDelaysNothing) {
+TEST(Outline, OneReplicaDelaysNothing) {
   const BlockGraph blocks = blocks_of("resnet-18", "image=32,batch=2,classes=10", 16);
   const PipelineProblem problem = problem_of(blocks, 4, 8);
   const PipelineSchedule schedule = make_schedule("dualpipe", problem);
@@ -163,7 +163,7 @@ TEST(Spread, OneReplicaDelaysNothing) {
   EXPECT_FALSE(has_delayed_tasks(p.plan));
 }
 
-TEST(Spread, ReplicasReduceEachGradientOnce) {
+TEST(Outline, ReplicasReduceEachGradientOnce) {
   const BlockGraph blocks = blocks_of("resnet-18", "image=32,batch=2,classes=10");
   const PipelineProblem problem = problem_of(blocks, 1, 3);
   const PipelineSchedule schedule = make_schedule("1f1b", problem);
@@ -195,7 +195,7 @@ TEST(Spread, ReplicasReduceEachGradientOnce) {
 }
 
 // On a slow network, with a layer's gradients sent as soon as they are there, forward need not wait for all of them.
-TEST(Spread, OrdersOfReductionHideMoreAndMore) {
+TEST(Outline, OrdersOfReductionHideMoreAndMore) {
   const BlockGraph blocks = blocks_of("resnet-50", "batch=32");
   const PipelineProblem problem = problem_of(blocks, 1, 1);
   const PipelineSchedule schedule = make_schedule("1f1b", problem);
@@ -211,7 +211,7 @@ TEST(Spread, OrdersOfReductionHideMoreAndMore) {
   EXPECT_LE(best, by_layer);
 }
 
-TEST(Spread, MemoryOfAPipelineIsItsSchedules) {
+TEST(Outline, MemoryOfAPipelineIsItsSchedules) {
   const BlockGraph blocks = synthetic_blocks(4, 1000, 1000, 1000);
   for (const auto& [name, first] : {std::pair{"gpipe", 8}, std::pair{"1f1b", 4}}) {
     const PipelineProblem problem = problem_of(blocks, 4, 8);

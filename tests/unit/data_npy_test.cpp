@@ -147,7 +147,7 @@ TEST_F(Npy, DamagedFilesAreUserErrors) {
 
 TEST_F(Npy, BadSpecsAreUserErrors) {
   for (const char* text : {"npy", "npy:", "npy:x.npy", "npy:x.npy,", "npy:a,b,c", "npy:a,b,c,d,e"}) {
-    EXPECT_TRUE(says(open_error(text, {}), {"--data ", "file names", "npy:X.npy,Y.npy"})) << text;
+    EXPECT_TRUE(says(open_error(text, {}), {"`data ", "file names", "npy:X.npy,Y.npy"})) << text;
   }
   EXPECT_TRUE(says(open_error("npy:/none/x.npy,/none/y.npy", {}), {"/none/x.npy: cannot read"}));
 }

@@ -10,7 +10,7 @@ namespace {
 
 TEST(Data, UnknownDataIsAUserError) {
   for (const char* spec : {"", "imagenet", "fashion", "npy2:a,b", ":x"}) {
-    EXPECT_TRUE(says(open_error(spec, kImages), {"--data: unknown data: \"" + std::string(spec) + "\"", "text:FILE"}));
+    EXPECT_TRUE(says(open_error(spec, kImages), {"`data " + std::string(spec) + "`: no such data", "text:FILE"}));
   }
 }
 
@@ -70,7 +70,7 @@ TEST_F(SmallFashion, FitsFlatModelsAndMoreClassesOnly) {
   EXPECT_EQ(more->form().input_dims, (std::vector<std::int64_t>{28, 28}));
   EXPECT_EQ(more->form().classes, 1000);
   EXPECT_TRUE(says(open_error(spec(), {.input_dims = {3, 224, 224}, .classes = 1000}),
-                   {"--data fashion-mnist:", "does not fit", "[1, 28, 28]", "[3, 224, 224]", "choose"}));
+                   {"`data fashion-mnist:", "does not fit", "[1, 28, 28]", "[3, 224, 224]", "choose"}));
   EXPECT_TRUE(says(open_error(spec(), {.input_dims = {1, 28, 28}, .classes = 5}), {"class of 10", "class of 5"}));
   EXPECT_TRUE(says(open_error(spec(), language_form(28)), {"does not fit", "tokens [28] below 256"}));
 }
@@ -93,7 +93,7 @@ TEST_F(SmallFashion, DamageIsAUserError) {
   const fs::path images = folder_.path() / kTrainImages, labels = folder_.path() / kTrainLabels;
   const std::string labels_good = idx_header({0x801, 3}) + std::string("\x09\x00\x04", 3);
   write_gzip(labels, idx_header({0x801, 3}) + std::string("\x09\x0A\x04", 3));
-  EXPECT_TRUE(says(error(), {kTrainLabels, "damaged: a label is 10", "--reinstall"}));
+  EXPECT_TRUE(says(error(), {kTrainLabels, "damaged: a label is 10", "apt reinstall"}));
   write_gzip(labels, idx_header({0x801, 2}) + std::string("\x09\x00", 2));
   EXPECT_TRUE(says(error(), {"2 labels for 3 images"}));
   write_gzip(labels, idx_header({0x801, 3}) + "\x09");

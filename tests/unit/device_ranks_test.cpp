@@ -34,8 +34,8 @@ TEST(GpuOfRank, SaysWhatIsMissing) {
   EXPECT_NE(error_of("cuda", 0, machine(2), false).find("no NCCL"), std::string::npos);
   EXPECT_NE(error_of("cuda", 0, machine(0), true).find("no GPU: none"), std::string::npos);
   const std::string few = error_of("cuda", 4, machine(4), true);
-  EXPECT_NE(few.find("rank 14 is the 5. process on its host, which has 4 GPUs"), std::string::npos) << few;
-  EXPECT_NE(few.find("--virtual-gpus"), std::string::npos) << few;
+  EXPECT_NE(few.find("rank 14 is process number 5 on its host, which has 4 GPUs"), std::string::npos) << few;
+  EXPECT_NE(few.find("`virtual_gpus`"), std::string::npos) << few;
 }
 
 // Two stages, two replicas, by hand: messages both ways in each replica, and a sum between the replicas of each stage.

@@ -97,10 +97,10 @@ TEST(PadClasses, FilesAndNumbersStayTheSame) {
     RunSetup options = in_order_setup();
     options.spec.parts = 1;
     set_optimizer(options.spec, {.kind = OptimizerSettings::Kind::adamw, .weight_decay = 0.1});
-    auto session = std::make_unique<TrainingRun>(g, options.spec, options.more);
-    session->fill_inputs(1);
-    for (int i = 0; i < 3; ++i) session->step(0.01f);
-    return session;
+    auto training = std::make_unique<TrainingRun>(g, options.spec, options.more);
+    training->fill_inputs(1);
+    for (int i = 0; i < 3; ++i) training->step(0.01f);
+    return training;
   };
   const auto a = train(plain), b = train(padded);
   EXPECT_NEAR(a->evaluate().loss, b->evaluate().loss, 1e-5);
@@ -128,10 +128,10 @@ TEST(JoinProjections, FilesAndNumbersStayTheSame) {
   const auto train = [](const Graph& g) {
     RunSetup options = in_order_setup();
     options.spec.parts = 1;
-    auto session = std::make_unique<TrainingRun>(g, options.spec, options.more);
-    session->fill_inputs(1);
-    for (int i = 0; i < 3; ++i) session->step(0.01f);
-    return session;
+    auto training = std::make_unique<TrainingRun>(g, options.spec, options.more);
+    training->fill_inputs(1);
+    for (int i = 0; i < 3; ++i) training->step(0.01f);
+    return training;
   };
   const auto a = train(plain), b = train(joined);
   EXPECT_NEAR(a->evaluate().loss, b->evaluate().loss, 1e-5);
@@ -159,17 +159,17 @@ TEST(JoinProjections, NotWhereSomebodyElseReads) {
 
 TEST(PadClasses, RowsBeyondTheClassesStayZero) {
   RunSetup options = in_order_setup();
-  TrainingRun session = run_of(pad_classes(forward_of("bert-12", kDecoder)), options);
-  session.fill_inputs(1);
-  for (int i = 0; i < 3; ++i) session.step(0.1f);
-  const Graph& g = session.graph();
+  TrainingRun training = run_of(pad_classes(forward_of("bert-12", kDecoder)), options);
+  training.fill_inputs(1);
+  for (int i = 0; i < 3; ++i) training.step(0.1f);
+  const Graph& g = training.graph();
   std::size_t padded = 0;
   for (const Parameter& p : g.parameters) {
     if (p.stored_rows == 0) continue;
     ++padded;
     const Shape& shape = g.buffers[p.buffer].shape;
     std::vector<float> values(static_cast<std::size_t>(shape.elements()));
-    session.executor().read_plain(p.buffer, std::as_writable_bytes(std::span(values)));
+    training.executor().read_plain(p.buffer, std::as_writable_bytes(std::span(values)));
     EXPECT_EQ(shape[0], 576);
     const auto rest =
         std::span(values).subspan(static_cast<std::size_t>(p.stored_rows * (shape.elements() / shape[0])));

@@ -214,7 +214,7 @@ TEST(Loader, HoldsTokens) {
 TEST(Loader, ImpossibleWishesAreUserErrors) {
   LoaderOptions options = options_of(2);
   options.augment.flip = true;
-  EXPECT_TRUE(says(user_error([&] { Loader(std::make_shared<Tokens>(), options); }), {"--augment", "no images"}));
+  EXPECT_TRUE(says(user_error([&] { Loader(std::make_shared<Tokens>(), options); }), {"`augment`", "no images"}));
   EXPECT_TRUE(says(user_error([&] {
                      Loader(std::make_shared<Counting>(10), options_of(3), {0, 3});
                    }),

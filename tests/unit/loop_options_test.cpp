@@ -1,4 +1,4 @@
-// What is wrong with a run's options is found before a session is planned for it.
+// What is wrong with a run's options is found before it is planned.
 
 #include <gtest/gtest.h>
 
@@ -25,13 +25,13 @@ TEST(LoopOptions, RatesAndDataAreLookedAtFirst) {
   ASSERT_TRUE(options.opened);
   EXPECT_EQ(options.opened->train->size(), 64);
 
-  EXPECT_TRUE(says(loop_error({.learning_rate = -1}), {"--lr", "-1"}));
-  EXPECT_TRUE(says(loop_error({.lr_schedule = "zigzag"}), {"--lr-schedule", "zigzag"}));
-  EXPECT_TRUE(says(loop_error({.steps = 10, .warmup = 10}), {"--warmup"}));
+  EXPECT_TRUE(says(loop_error({.learning_rate = -1}), {"`lr -1`"}));
+  EXPECT_TRUE(says(loop_error({.lr_schedule = "zigzag"}), {"`lr_schedule zigzag`"}));
+  EXPECT_TRUE(says(loop_error({.steps = 10, .warmup = 10}), {"`warmup "}));
   EXPECT_NO_THROW(prepare_for_sixteen({.epochs = 3, .warmup = 11}));
-  EXPECT_TRUE(says(loop_error({.epochs = 3, .warmup = 12}), {"--warmup"}));
+  EXPECT_TRUE(says(loop_error({.epochs = 3, .warmup = 12}), {"`warmup "}));
   options = {.data = "synthetic:8"};
-  EXPECT_TRUE(says(user_error([&] { prepare(options, kSamples, 16); }), {"--batch", "8 samples"}));
+  EXPECT_TRUE(says(user_error([&] { prepare(options, kSamples, 16); }), {"`batch 16`", "8 samples"}));
 }
 
 TEST(LoopOptions, ACheckpointIsOfTheSameRun) {

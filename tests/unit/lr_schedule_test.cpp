@@ -56,20 +56,20 @@ TEST(LearningRate, BadSpecsAreUserErrors) {
   const auto error = [](const char* spec, double base = 0.1, std::uint64_t warmup = 0) {
     return user_error([&] { parse_schedule(spec, base, warmup, 100); });
   };
-  EXPECT_TRUE(says(error("linear"), {"--lr-schedule: unknown schedule: \"linear\"", "write constant"}));
-  EXPECT_TRUE(says(error(""), {"unknown schedule"}));
-  EXPECT_TRUE(says(error("constant:1"), {"unknown schedule"}));
+  EXPECT_TRUE(says(error("linear"), {"`lr_schedule linear`: no such schedule", "write constant"}));
+  EXPECT_TRUE(says(error(""), {"no such schedule"}));
+  EXPECT_TRUE(says(error("constant:1"), {"no such schedule"}));
   EXPECT_TRUE(says(error("step"), {"step takes two numbers"}));
   EXPECT_TRUE(says(error("step:30"), {"step takes two numbers"}));
-  EXPECT_TRUE(says(error("step:x:0.1"), {"not a number: \"x\""}));
+  EXPECT_TRUE(says(error("step:x:0.1"), {"\"x\" is not a number"}));
   EXPECT_TRUE(says(error("step:0:0.1"), {"EVERY is 0"}));
   EXPECT_TRUE(says(error("step:30:2"), {"GAMMA is 2"}));
   EXPECT_TRUE(says(error("step:30:nan"), {"GAMMA is nan"}));
   EXPECT_TRUE(says(error("cosine:2"), {"END_FRACTION is 2"}));
   EXPECT_TRUE(says(error("cosine:0.1:3"), {"too many numbers"}));
-  EXPECT_TRUE(says(error("constant", -1), {"--lr: not a learning rate: -1"}));
-  EXPECT_TRUE(says(error("constant", NAN), {"--lr: not a learning rate"}));
-  EXPECT_TRUE(says(error("cosine", 0.1, 100), {"--warmup: 100 steps of warm-up in a run of 100 steps"}));
+  EXPECT_TRUE(says(error("constant", -1), {"`lr -1`: not a learning rate"}));
+  EXPECT_TRUE(says(error("constant", NAN), {"`lr nan`: not a learning rate"}));
+  EXPECT_TRUE(says(error("cosine", 0.1, 100), {"`warmup 100`: the whole run has 100 steps"}));
 }
 
 }  // namespace

@@ -266,7 +266,7 @@ TEST(OnnxImportErrors, ADimensionNobodyKnows) {
   write::ModelParts parts = language_model();
   parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
   parts.inputs = {write::value("ids", {"batch", "sequence"}, ElementType::i64)};
-  EXPECT_TRUE(says(import_error_of(parts), {"sequence", "ids", "--set sequence=N"}));
+  EXPECT_TRUE(says(import_error_of(parts), {"sequence", "ids", "`set sequence=N`"}));
   EXPECT_EQ(import_error_of(parts, with("sequence=4")), "");
   EXPECT_TRUE(says(import_error_of(parts, with("length=4")), {"length", "batch, sequence"}));
   EXPECT_TRUE(says(import_error_of(parts, with("sequence=0")), {"sequence", "at least 1"}));
@@ -282,7 +282,7 @@ TEST(OnnxImportErrors, SecondInputsNoInputsNoOutputs) {
   parts.outputs.clear();
   EXPECT_TRUE(says(import_error_of(parts), {"no output"}));
   EXPECT_TRUE(says(import_error_of(linear_model(), {.output = "z"}), {"no output 'z'", "y"}));
-  EXPECT_TRUE(says(import_error_of(linear_model(), {.loss = "hinge"}), {"--loss hinge", "mse"}));
+  EXPECT_TRUE(says(import_error_of(linear_model(), {.loss = "hinge"}), {"`loss hinge`", "mse"}));
 }
 
 TEST(OnnxImportErrors, ShapesThatDoNotFit) {

@@ -219,11 +219,11 @@ std::vector<float> losses_of(const Graph& forward, bool is_fused) {
   RunSetup options = in_order_setup();
   options.spec.parts = 2;
   if (!is_fused) options.spec.skip_passes = {"fuse"};
-  TrainingRun session = run_of(forward, options);
-  session.fill_inputs(1);
+  TrainingRun training = run_of(forward, options);
+  training.fill_inputs(1);
   std::vector<float> losses;
-  for (int i = 0; i < 4; ++i) losses.push_back(session.step(0.01f).loss);
-  losses.push_back(session.evaluate().loss);
+  for (int i = 0; i < 4; ++i) losses.push_back(training.step(0.01f).loss);
+  losses.push_back(training.evaluate().loss);
   return losses;
 }
 

@@ -202,7 +202,7 @@ TEST(TraceFile, ErrorsNameFileAndEvent) {
     return user_error([&] { read_traces({path}); });
   };
   EXPECT_TRUE(says(user_error([] { read_traces({"no/such.json"}); }), {"no/such.json"}));
-  EXPECT_TRUE(says(error_of("{\"traceEvents\": ["), {"bad.json", "not JSON", "byte", "--trace"}));
+  EXPECT_TRUE(says(error_of("{\"traceEvents\": ["), {"bad.json", "not JSON", "byte", "`trace`"}));
   EXPECT_TRUE(says(error_of("\x1f\x8b zipped"), {"bad.json", "gunzip"}));
   EXPECT_TRUE(says(error_of("42"), {"bad.json", "without tasks"}));
   EXPECT_TRUE(says(error_of(R"({"traceEvents": [{"ph": "M", "name": "x"}]})"), {"without tasks", "1 events"}));

@@ -99,8 +99,8 @@ TEST(Sampler, AnyPositionCanBeRestored) {
 
 TEST(Sampler, TooFewSamplesAreUserErrors) {
   EXPECT_TRUE(says(user_error([] { Sampler(5, {.batch = 8}); }),
-                   {"--batch: the data has 5 samples, fewer than one batch of 8", "at most 5"}));
-  EXPECT_TRUE(says(user_error([] { Sampler(5, {.batch = 0}); }), {"--batch: not a batch size: 0"}));
+                   {"`batch 8`: the data has 5 samples, fewer than one batch", "at most 5"}));
+  EXPECT_TRUE(says(user_error([] { Sampler(5, {.batch = 0}); }), {"`batch 0`: not a batch size"}));
   EXPECT_TRUE(says(user_error([] { Sampler(0, {.batch = 1, .drop_last = false}); }), {"no samples"}));
 }
 

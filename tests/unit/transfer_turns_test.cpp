@@ -126,7 +126,7 @@ TEST(Turns, EveryPipelineScheduleWithEveryReduction) {
           } catch (const UserError&) {
             continue;  // not a schedule for so many micro-batches
           }
-          set_transfer_turns(whole.plan);
+          whole.plan = with_transfer_turns(std::move(whole.plan));
           verify(whole.plan);
           ASSERT_NO_FATAL_FAILURE(check_all(whole, random));
           calls += count_of(calls_of(parts_of(whole), Portion::step_and_delayed));
@@ -143,7 +143,7 @@ TEST(Turns, ReplicasWithoutAPipeline) {
     for (const std::uint32_t replicas : {2u, 4u}) {
       SCOPED_TRACE(way.name);
       Detail whole = planner.plan({replicas, 1, 2}, "1f1b", way);
-      set_transfer_turns(whole.plan);
+      whole.plan = with_transfer_turns(std::move(whole.plan));
       check_all(whole, random);
       const std::vector<Channel> channels = channels_of(whole.plan);
       ASSERT_EQ(channels.size(), 1u);
@@ -168,7 +168,7 @@ TEST(Turns, WithoutThemDevicesWaitForEachOther) {
 
 TEST(Turns, BothEndsHaveTheSameAndNothingElseHas) {
   Detail whole = small_gpt_planner().plan({2, 2, 4}, "1f1b", kWays[2]);
-  set_transfer_turns(whole.plan);
+  whole.plan = with_transfer_turns(std::move(whole.plan));
   const Graph& g = whole.plan.graph;
   std::map<std::int64_t, std::vector<TaskId>> by_turn;
   for (TaskId t = 0; t < g.tasks.size(); ++t)
@@ -190,7 +190,7 @@ TEST(Turns, BothEndsHaveTheSameAndNothingElseHas) {
 
 std::vector<std::vector<TransferCall>> good_calls() {
   Detail whole = small_gpt_planner().plan({2, 2, 4}, "1f1b", kWays[0]);
-  set_transfer_turns(whole.plan);
+  whole.plan = with_transfer_turns(std::move(whole.plan));
   auto calls = calls_of(parts_of(whole), Portion::step_and_delayed);
   check_calls(calls);
   return calls;
@@ -247,7 +247,7 @@ TEST(Turns, APlanThatHasNoOrderIsRefused) {
   for (Lane& lane : whole.plan.lanes)
     if (lane.device == 1 && lane.is_asynchronous && whole.plan.graph.tasks[lane.tasks[0]].kind == Kind::recv)
       std::ranges::reverse(lane.tasks);
-  EXPECT_THROW(set_transfer_turns(whole.plan), InternalError);
+  EXPECT_THROW(with_transfer_turns(whole.plan), InternalError);
 }
 
 }  // namespace

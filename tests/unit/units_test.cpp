@@ -44,14 +44,14 @@ TEST(Units, Durations) {
 }
 
 TEST(Units, ParsesSizes) {
-  EXPECT_EQ(parse_bytes("100000", "--memory"), 100000);
-  EXPECT_EQ(parse_bytes("2G", "--memory"), std::int64_t{2} << 30);
-  EXPECT_EQ(parse_bytes("512MiB", "--memory"), 512 << 20);
-  EXPECT_EQ(parse_bytes("512mb", "--memory"), 512000000);
-  EXPECT_EQ(parse_bytes("1.5 GB", "--memory"), 1500000000);
-  EXPECT_EQ(parse_bytes("0.5k", "--memory"), 512);
-  EXPECT_EQ(parse_bytes("0", "--memory"), 0);
-  EXPECT_EQ(parse_bytes("9007199254740993", "--memory"), 9007199254740993) << "beyond a double's 53 bits";
+  EXPECT_EQ(parse_bytes("100000", "`memory_cap`"), 100000);
+  EXPECT_EQ(parse_bytes("2G", "`memory_cap`"), std::int64_t{2} << 30);
+  EXPECT_EQ(parse_bytes("512MiB", "`memory_cap`"), 512 << 20);
+  EXPECT_EQ(parse_bytes("512mb", "`memory_cap`"), 512000000);
+  EXPECT_EQ(parse_bytes("1.5 GB", "`memory_cap`"), 1500000000);
+  EXPECT_EQ(parse_bytes("0.5k", "`memory_cap`"), 512);
+  EXPECT_EQ(parse_bytes("0", "`memory_cap`"), 0);
+  EXPECT_EQ(parse_bytes("9007199254740993", "`memory_cap`"), 9007199254740993) << "beyond a double's 53 bits";
 }
 
 // Every spelling of a size that flags and machine files have taken so far, with the value it had.
@@ -122,8 +122,8 @@ TEST(Units, TheListOfUnitsIsOfThoseThatAreRead) {
 TEST(Units, OtherSizesAreUserErrors) {
   for (const char* text :
        {"", ".", "G", "2X", "-1", "2GG", "1e3", "nan", "inf", "12 34", "99999999T", " 2G", "9223372036854775808"}) {
-    EXPECT_TRUE(says(user_error([&] { parse_bytes(text, "--memory"); }),
-                     {"--memory: not a size in bytes: \"" + std::string(text) + "\"", "512MiB"}))
+    EXPECT_TRUE(says(user_error([&] { parse_bytes(text, "`memory_cap`"); }),
+                     {"`memory_cap`: not a size in bytes: \"" + std::string(text) + "\"", "512MiB"}))
         << text;
   }
 }

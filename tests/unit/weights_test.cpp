@@ -40,7 +40,7 @@ const Graph& small_gpt() {
 
 std::string error_of(const Graph& g, const TensorFile& file, const std::vector<std::string>& skip = {}) {
   try {
-    find_weights(g, file, skip, "--init w.safetensors");
+    find_weights(g, file, skip, "`init w.safetensors`");
   } catch (const UserError& e) {
     return e.what();
   }
@@ -129,8 +129,8 @@ TEST(Weights, WhatDoesNotFitIsListed) {
   for (NamedTensor& t : file.tensors)
     if (t.name == "head.weight") t = numbers(t.name, {7, 3});
   file.tensors.push_back(numbers("aux.weight", {2}));
-  EXPECT_TRUE(says(error_of(g, file), {"--init w.safetensors", "ffnn", "missing [fc1.bias]", "head.weight", "[7, 3]",
-                                       "[2, 3]", "too much [aux.weight]", "--init-skip"}));
+  EXPECT_TRUE(says(error_of(g, file), {"`init w.safetensors`", "ffnn", "missing [fc1.bias]", "head.weight", "[7, 3]",
+                                       "[2, 3]", "too much [aux.weight]", "`init_skip`"}));
   EXPECT_EQ(error_of(g, file, {"head.", "aux", "fc1.bias"}), "");
 }
 

@@ -13,9 +13,9 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
       : precision_(options.precision.value_or(Precision::f32)), threads_(options.threads), groups_(options.groups) {
-    if (precision_ == Precision::tf32) fail_user("--precision tf32: only GPUs have it; use f32 or bf16");
+    if (precision_ == Precision::tf32) fail_user("`precision tf32`: only GPUs have it; use f32 or bf16");
     if (precision_ == Precision::bf16 && !cpu_has_bf16())
-      fail_user("--precision bf16: this CPU has no bfloat16 instructions; use --precision f32");
+      fail_user("`precision bf16`: this CPU has no bfloat16 instructions; use `precision f32`");
   }
 
   const Target& target() const override { return target_; }

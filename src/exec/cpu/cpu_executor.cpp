@@ -33,7 +33,7 @@ class Arena final : public PersistentMemory {
   explicit Arena(std::uint64_t bytes) : bytes_(std::max<std::uint64_t>(bytes, 1)) {
     memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED)
-      fail_user("device cpu: {} of memory could not be had; lower --batch or set --memory-cap",
+      fail_user("`device cpu`: the system gave no {} of memory; lower `batch` or set `memory_cap`",
                 format_bytes(static_cast<std::int64_t>(bytes_)));
     madvise(memory_, bytes_, MADV_HUGEPAGE);
   }

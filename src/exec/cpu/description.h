@@ -15,7 +15,7 @@ struct CpuDescription {
 };
 CpuDescription describe_cpu();
 
-// What could be had without swapping, in bytes.
+// Memory that can be taken without swapping, in bytes.
 std::uint64_t available_memory();
 
 }  // namespace overtake

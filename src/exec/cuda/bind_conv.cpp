@@ -65,7 +65,7 @@ void check_gradient(const TaskView& v, std::size_t write, const Layout& layout) 
   const Buffer& gradient = v.write(write);
   if (gradient.dtype != v.read(1).dtype || gradient.layout != layout)
     fail_user(
-        "layer '{}': its weights are shared with layers of another kind; GPUs cannot train that, use --device cpu",
+        "layer '{}': its weights are shared with layers of another kind; GPUs cannot train that, use `device cpu`",
         v.graph().layer_name(v.task().layer));
 }
 

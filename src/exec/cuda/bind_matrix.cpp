@@ -82,7 +82,7 @@ Launch linear_weight_grad(const TaskView& v, CudaDevice& device) {
         v.scratch());
   if (!v.has_write(1)) return weight;
   if (v.write(1).dtype != v.read(1).dtype)
-    fail_user("layer '{}': its bias is shared with layers of another kind; GPUs cannot train that, use --device cpu",
+    fail_user("layer '{}': its bias is shared with layers of another kind; GPUs cannot train that, use `device cpu`",
               v.graph().layer_name(v.task().layer));
   return with_type(v.read(1).dtype, [&]<class T>(T) -> Launch {
     const T* dz = v.in<T>(1);

@@ -120,7 +120,7 @@ class CudaExecutor final : public Executor {
     const cudaError_t error = device_.ranks().wait(end_events_[step.report].get());
     OVERTAKE_CHECK(
         error == cudaSuccess,
-        "a kernel of plan {} failed on the GPU: {}; with --no-graph and CUDA_LAUNCH_BLOCKING=1 the task is named",
+        "a kernel of plan {} failed on the GPU: {}; with `graph false` and CUDA_LAUNCH_BLOCKING=1 the task is named",
         plans_[step.program].schedule, cudaGetErrorString(error));
     FinishedStep finished{{}, read_report(step)};
     finished.trace.step_ns = nanoseconds_between(begin_events_[step.report], end_events_[step.report]);

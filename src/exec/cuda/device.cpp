@@ -24,18 +24,19 @@ void open_gpu(int gpu, Precision precision) {
   cudaRuntimeGetVersion(&runtime);
   cudaDriverGetVersion(&driver);
   if (error == cudaErrorInsufficientDriver)
-    fail_user("device cuda: the driver is for CUDA {}.{}, older than this build's {}.{}; update the driver",
+    fail_user("`device cuda`: the driver is for CUDA {}.{}, older than this build's {}.{}; update the driver",
               driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
-    fail_user("device cuda: this machine has no GPU; use --device cpu");
+    fail_user("`device cuda`: this machine has no GPU; use `device cpu`");
   if (error != cudaSuccess)
-    fail_user("device cuda: the GPU cannot be used: {}; `nvidia-smi` may say more", cudaGetErrorString(error));
+    fail_user("`device cuda`: the GPU cannot be used: {}; `nvidia-smi` may say more", cudaGetErrorString(error));
   if (gpu >= count)
-    fail_user("device cuda:{}: this machine has {} GPU(s), counted from 0; `overtake devices` lists them", gpu, count);
+    fail_user("`device cuda:{}`: this machine has {} GPU(s), counted from 0; `overtake devices` lists them", gpu,
+              count);
   cudaDeviceProp p;
   check_cuda_call(cudaGetDeviceProperties(&p, gpu), "asking for a GPU's properties");
   if (p.major < 9)
-    fail_user("device cuda:{}: {} has compute capability {}.{}, but the kernels are built for 9.0 and above{}", gpu,
+    fail_user("`device cuda:{}`: {} has compute capability {}.{}, but the kernels are built for 9.0 and above{}", gpu,
               p.name, p.major, p.minor,
               precision == Precision::bf16 && p.major < 8 ? " (and it has no bfloat16 units)" : "");
   check_cuda_call(cudaSetDevice(gpu), "choosing a GPU");

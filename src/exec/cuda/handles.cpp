@@ -37,7 +37,7 @@ DeviceMemory::DeviceMemory(std::size_t bytes, const char* what) {
     cudaGetLastError();  // it is told below, not again at the next call
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
-    fail_user("device cuda: {} of memory for {} could not be had, {} of {} are free; lower --batch",
+    fail_user("`device cuda`: the GPU has no {} of memory left for {}, {} of its {} are free; lower `batch`",
               format_bytes(static_cast<std::int64_t>(bytes)), what, format_bytes(static_cast<std::int64_t>(free)),
               format_bytes(static_cast<std::int64_t>(total)));
   }

@@ -7,22 +7,22 @@ namespace {
 
 // Functions of the driver are looked up when they are called, so that the program starts where there is none.
 template <class Function>
-Function* driver_function(Function*, const char* name, const char* flag) {
+Function* driver_function(Function*, const char* name, const char* field) {
   constexpr unsigned kVersion = 12050;
   void* found = nullptr;
   cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
   if (error != cudaSuccess || status != cudaDriverEntryPointSuccess || found == nullptr)
-    fail_user("{}: this driver has no {}; leave it out, or install a newer driver", flag, name);
+    fail_user("{}: this driver has no {}; leave it out, or install a newer driver", field, name);
   return reinterpret_cast<Function*>(found);
 }
-#define OVERTAKE_DRIVER(name, flag) driver_function(decltype(&name){}, #name, flag)
+#define OVERTAKE_DRIVER(name, field) driver_function(decltype(&name){}, #name, field)
 
-void check(CUresult result, const char* flag, const char* what) {
+void check(CUresult result, const char* field, const char* what) {
   if (result == CUDA_SUCCESS) return;
   const char* text = nullptr;
-  OVERTAKE_DRIVER(cuGetErrorString, flag)(result, &text);
-  fail_user("{}: {} failed: {}; leave it out, or use a GPU and driver with green contexts", flag, what,
+  OVERTAKE_DRIVER(cuGetErrorString, field)(result, &text);
+  fail_user("{}: {} failed: {}; leave it out, or use a GPU and driver with green contexts", field, what,
             text == nullptr ? "unknown error" : text);
 }
 
@@ -37,9 +37,9 @@ int current_gpu() {
 // The SMs of one GPU and the ways to take them apart.
 class SmSplitter {
  public:
-  SmSplitter(int ordinal, const char* flag) : flag_(flag) {
-    check(OVERTAKE_DRIVER(cuDeviceGet, flag_)(&device_, ordinal), flag_, "finding the GPU");
-    check(OVERTAKE_DRIVER(cuDeviceGetDevResource, flag_)(device_, &all_, CU_DEV_RESOURCE_TYPE_SM), flag_,
+  SmSplitter(int ordinal, const char* field) : field_(field) {
+    check(OVERTAKE_DRIVER(cuDeviceGet, field_)(&device_, ordinal), field_, "finding the GPU");
+    check(OVERTAKE_DRIVER(cuDeviceGetDevResource, field_)(device_, &all_, CU_DEV_RESOURCE_TYPE_SM), field_,
           "counting SMs");
   }
 
@@ -49,7 +49,7 @@ class SmSplitter {
   unsigned groups_of(unsigned sms) const {
     unsigned groups = 0;
     const CUresult result =
-        OVERTAKE_DRIVER(cuDevSmResourceSplitByCount, flag_)(nullptr, &groups, &all_, nullptr, 0, sms);
+        OVERTAKE_DRIVER(cuDevSmResourceSplitByCount, field_)(nullptr, &groups, &all_, nullptr, 0, sms);
     return result == CUDA_SUCCESS ? groups : 0;
   }
 
@@ -69,8 +69,8 @@ class SmSplitter {
     Groups out;
     out.parts.resize(groups);
     unsigned made = groups;
-    check(OVERTAKE_DRIVER(cuDevSmResourceSplitByCount, flag_)(out.parts.data(), &made, &all_, &out.rest, 0, sms), flag_,
-          "setting SMs apart");
+    check(OVERTAKE_DRIVER(cuDevSmResourceSplitByCount, field_)(out.parts.data(), &made, &all_, &out.rest, 0, sms),
+          field_, "setting SMs apart");
     OVERTAKE_CHECK(made == groups, "{} groups of {} SMs were asked for, {} were made", groups, sms, made);
     return out;
   }
@@ -79,20 +79,20 @@ class SmSplitter {
   std::optional<SmPartition> try_partition(CUdevResource& part) const {
     CUdevResourceDesc description = nullptr;
     CUgreenCtx context = nullptr;
-    if (OVERTAKE_DRIVER(cuDevResourceGenerateDesc, flag_)(&description, &part, 1) != CUDA_SUCCESS) return {};
-    if (OVERTAKE_DRIVER(cuGreenCtxCreate, flag_)(&context, description, device_, CU_GREEN_CTX_DEFAULT_STREAM) !=
+    if (OVERTAKE_DRIVER(cuDevResourceGenerateDesc, field_)(&description, &part, 1) != CUDA_SUCCESS) return {};
+    if (OVERTAKE_DRIVER(cuGreenCtxCreate, field_)(&context, description, device_, CU_GREEN_CTX_DEFAULT_STREAM) !=
         CUDA_SUCCESS)
       return {};
     return SmPartition(context, part.sm.smCount);
   }
   SmPartition partition(CUdevResource& part) const {
     std::optional<SmPartition> made = try_partition(part);
-    if (!made) fail_user("{}: the driver made no partition of {} SMs; leave it out", flag_, part.sm.smCount);
+    if (!made) fail_user("{}: the driver made no partition of {} SMs; leave it out", field_, part.sm.smCount);
     return std::move(*made);
   }
 
  private:
-  const char* flag_;
+  const char* field_;
   CUdevice device_ = 0;
   CUdevResource all_{};
 };
@@ -108,18 +108,18 @@ CudaStream SmPartition::make_stream(int priority) const {
 }
 
 SmPartition make_side_partition(unsigned sms) {
-  const SmSplitter gpu(current_gpu(), "--side-sms");
+  const SmSplitter gpu(current_gpu(), "`side_sms`");
   if (sms == 0 || sms >= gpu.sms())
-    fail_user("--side-sms {}: the GPU has {} SMs; choose fewer than that, for example {}", sms, gpu.sms(),
+    fail_user("`side_sms {}`: the GPU has {} SMs; choose fewer than that, for example {}", sms, gpu.sms(),
               gpu.sms() / 4);
   return gpu.partition(gpu.split(1, sms).parts[0]);
 }
 
 VirtualGpus split_gpu(unsigned count) {
-  const SmSplitter gpu(current_gpu(), "--virtual-gpus");
+  const SmSplitter gpu(current_gpu(), "`virtual_gpus`");
   const unsigned most = gpu.groups_of(1);
   if (count == 0 || count > most)
-    fail_user("--virtual-gpus {}: this GPU and driver can split {} SMs into at most {}; give a smaller number", count,
+    fail_user("`virtual_gpus {}`: this GPU and driver can split {} SMs into at most {}; give a smaller number", count,
               gpu.sms(), most);
   SmSplitter::Groups groups = gpu.split(count, gpu.largest_of(count));
   VirtualGpus made;
@@ -132,7 +132,7 @@ VirtualGpus split_gpu(unsigned count) {
 std::vector<unsigned> virtual_gpu_sizes(int ordinal) {
   std::vector<unsigned> sizes;
   try {
-    const SmSplitter gpu(ordinal, "--virtual-gpus");
+    const SmSplitter gpu(ordinal, "`virtual_gpus`");
     const unsigned most = gpu.groups_of(1);
     for (unsigned count = 1; count <= most; ++count)
       sizes.push_back(gpu.split(count, gpu.largest_of(count)).parts[0].sm.smCount);

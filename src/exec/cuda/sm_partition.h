@@ -25,12 +25,12 @@ class SmPartition {
   unsigned sms_;
 };
 
-// Of the current GPU, rounded up to what the hardware can set apart. User errors, which name --side-sms: too many, or a
+// Of the current GPU, rounded up to what the hardware can set apart. User errors, which name `side_sms`: too many, or a
 // driver without green contexts.
 SmPartition make_side_partition(unsigned sms);
 
 // The current GPU as several equal ones, as large as the hardware allows. What is left over, if anything, is for the
-// copies between them. User errors, which name --virtual-gpus: more than it can be split into, or a driver without
+// copies between them. User errors, which name `virtual_gpus`: more than it can be split into, or a driver without
 // green contexts.
 struct VirtualGpus {
   std::vector<SmPartition> gpus;

@@ -101,7 +101,7 @@ void Importer::add_inputs() {
       std::int64_t size = d.value >= 0 ? d.value : d.symbol.empty() ? 0 : symbols_[d.symbol];
       if (i == 0 && (d.value < 0 || d.value == exported_batch_)) size = batch_;
       if (size == 0 && !d.symbol.empty())
-        fail_user("{}: dimension '{}' of input '{}' is not known; give it with --set {}=N", file_.path,
+        fail_user("{}: dimension '{}' of input '{}' is not known; give it with `set {}=N`", file_.path,
                   printable(d.symbol), printable(input.name), printable(d.symbol));
       if (size < 1 || size > kMostDim)
         fail_user("{}: dimension {} of input '{}' is not known; export it with a size or a name", file_.path, i,
@@ -317,10 +317,10 @@ void Importer::add_loss(Value output) {
   if (options_.loss == "mse") {
     model_.mean_squared_error(output);
   } else if (options_.loss != "cross-entropy") {
-    fail_user("--loss {}: no such loss; choose cross-entropy or mse", options_.loss);
+    fail_user("`loss {}`: no such loss; choose cross-entropy or mse", options_.loss);
   } else if (s.rank < 2) {
-    fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use --loss mse, or --output", file_.path,
-              printable(output_), to_string(s));
+    fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use `loss mse`, or choose another `output`",
+              file_.path, printable(output_), to_string(s));
   } else {
     // Maps of classes are [N, C, H, W] in PyTorch; scores of positions have their classes last.
     model_.cross_entropy(s.rank == 4 ? model_.transpose(output, {0, 2, 3, 1}) : output);

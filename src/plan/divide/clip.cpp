@@ -104,8 +104,9 @@ class Clipper {
 
 }  // namespace
 
-void clip_gradients(Detail& plan, const Graph& step, double max_norm, const Target& target) {
+Detail clip_gradients(Detail plan, const Graph& step, double max_norm, const Target& target) {
   Clipper(plan, step, max_norm, target).run();
+  return plan;
 }
 
 }  // namespace overtake

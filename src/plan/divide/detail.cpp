@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::int64_t kSaltsOfAMicroBatch = 1 << 16;
 
-class Unfolder {
+class DetailBuilder {
  public:
-  Unfolder(const Graph& step, const BlockGraph& blocks, const Outline& cluster, const DetailOptions& options)
+  DetailBuilder(const Graph& step, const BlockGraph& blocks, const Outline& cluster, const DetailOptions& options)
       : step_(step),
         blocks_(blocks),
         cluster_(cluster),
@@ -40,19 +40,19 @@ class Unfolder {
   Detail run() {
     // In the order in which an outline has them: each device's as on one lane, whatever lane they are on now.
     for (TaskId t = 0; t < in_.tasks.size(); ++t)
-      if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update && !is_tie(t)) unfold_block(t);
+      if (in_.tasks[t].op == Op::block && in_.tasks[t].kind != Kind::update && !is_tie(t)) add_block(t);
     DetailTransfers transfers(step_, cluster_, to_);
     for (TaskId t = 0; t < in_.tasks.size(); ++t)
-      if (in_.tasks[t].kind == Kind::send) transfers.unfold_send(t);
+      if (in_.tasks[t].kind == Kind::send) transfers.add_send(t);
     for (TaskId t = 0; t < in_.tasks.size(); ++t) {
       if (in_.tasks[t].kind == Kind::recv)
-        transfers.unfold_recv(t);
+        transfers.add_recv(t);
       else if (is_tie(t))
-        unfold_tie(t);
+        add_tie(t);
       else if (in_.tasks[t].kind == Kind::update)
-        unfold_block(t);
+        add_block(t);
       else if (in_.tasks[t].op == Op::transfer && in_.tasks[t].kind != Kind::send)
-        transfers.unfold_collective(t);
+        transfers.add_collective(t);
     }
     to_.add_parameters();
     add_losses();
@@ -84,7 +84,7 @@ class Unfolder {
   bool is_tie(TaskId t) const { return in_.tasks[t].op == Op::block && is_tie_[cluster_.task_of[t]] != 0; }
 
   // Every group for itself, as a replica would, then the groups.
-  void unfold_tie(TaskId t) {
+  void add_tie(TaskId t) {
     Here sum;
     for (std::uint32_t g = 0; g < options_.groups; ++g) {
       Here here;
@@ -99,7 +99,7 @@ class Unfolder {
       for (const BufferId b : to_.members(c)) to_.set_instance(c, b, sum.at(b));
   }
 
-  void unfold_block(TaskId t) {
+  void add_block(TaskId t) {
     const bool is_update = in_.tasks[t].kind == Kind::update;
     Here here;
     for (const BufferId c : in_.reads(t))
@@ -258,7 +258,7 @@ class Unfolder {
 }  // namespace
 
 Detail make_detail(const Graph& step, const BlockGraph& blocks, const Outline& cluster, const DetailOptions& options) {
-  return Unfolder(step, blocks, cluster, options).run();
+  return DetailBuilder(step, blocks, cluster, options).run();
 }
 
 }  // namespace overtake

@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/fingerprint.h"
 #include "overtake/target.h"
 #include "plan/divide/outline.h"
 
 namespace overtake {
 
 struct DetailOptions {
-  // A replica adds up its micro-batches in so many groups, then the groups, each in their order: as many replicas with
-  // a group each would. The number of micro-batches is a multiple of it.
+  // Sums micro-batches in `groups` groups, then the groups, in the order that `groups` replicas would. The number of
+  // micro-batches is a multiple of it.
   std::uint32_t groups = 1;
   // What runs it: its products may add to the sums. None: they do not.
   const Target* target = nullptr;
@@ -35,6 +36,11 @@ struct Detail {
   std::vector<Loss> losses;  // of the graph, in its order
   std::uint32_t replicas = 1, micro_batches = 1;
 };
+
+// What passes over details are asked for.
+inline const Graph& graph_of(const Detail& detail) { return detail.plan.graph; }
+inline Fingerprint fingerprint(const Detail& detail) { return fingerprint(detail.plan); }
+inline void verify(const Detail& detail) { verify(detail.plan); }
 
 // `step` is what the blocks were made of, a micro-batch of one replica; every replica has equally many. Gradients come
 // out as of the mean over all micro-batches. Sums over them are made in their order whatever the schedule.

@@ -1,4 +1,4 @@
-// What one device does of an unfolded plan, and what all do on one lane.
+// What one device does of a task-by-task plan, and what all do on one lane.
 
 #include <algorithm>
 #include <utility>

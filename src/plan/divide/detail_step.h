@@ -1,5 +1,5 @@
 #pragma once
-// The tasks and buffers of an unfolded plan while it is made: what of the step stands for what of the cluster's plan.
+// Builds the task-by-task plan: which task and buffer of one micro-batch's step each copy comes from.
 
 #include <cstdint>
 #include <map>

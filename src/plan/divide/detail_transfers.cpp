@@ -46,7 +46,7 @@ std::vector<BufferId> DetailTransfers::instances(std::span<const BufferId> of_cl
   return all;
 }
 
-void DetailTransfers::unfold_collective(TaskId t) {
+void DetailTransfers::add_collective(TaskId t) {
   const Task& task = in_.tasks[t];
   const std::vector<TaskId>& all = members_of(t);
   std::vector<BufferId> reads;
@@ -83,7 +83,7 @@ std::vector<BufferId> DetailTransfers::parts_of(TaskId member, std::span<const B
   return parts;
 }
 
-void DetailTransfers::unfold_send(TaskId t) {
+void DetailTransfers::add_send(TaskId t) {
   const std::vector<BufferId> reads = instances(in_.reads(t));
   Message& message = messages_.at(in_.writes(t)[0]);
   OVERTAKE_CHECK(message.recv != kNone, "nobody receives {}", in_.task_name(t));
@@ -92,7 +92,7 @@ void DetailTransfers::unfold_send(TaskId t) {
                message_attrs(t, in_.tasks[message.recv].device), reads, {&message.token, 1});
 }
 
-void DetailTransfers::unfold_recv(TaskId t) {
+void DetailTransfers::add_recv(TaskId t) {
   const Message& message = messages_.at(in_.reads(t)[0]);
   std::vector<BufferId> reads = {message.token};
   const std::vector<BufferId> sources = instances(in_.reads(message.send));

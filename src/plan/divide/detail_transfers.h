@@ -1,5 +1,5 @@
 #pragma once
-// The transfers of an unfolded plan: messages and collectives, which read what they need on whatever device it is.
+// The transfers of a task-by-task plan: messages and collectives, which read what they need on whatever device it is.
 
 #include <cstdint>
 #include <map>
@@ -18,9 +18,9 @@ class DetailTransfers {
   DetailTransfers(const Graph& step, const Outline& cluster, DetailStep& to);
 
   // A send comes before its recv.
-  void unfold_send(TaskId t);
-  void unfold_recv(TaskId t);
-  void unfold_collective(TaskId t);
+  void add_send(TaskId t);
+  void add_recv(TaskId t);
+  void add_collective(TaskId t);
 
  private:
   struct Message {

@@ -10,12 +10,15 @@ namespace overtake {
 
 struct MicroBatchOptions {
   std::uint32_t micro_batches = 1;
-  std::uint32_t groups = 1;  // see DetailOptions
-  double clip_norm = 0;      // of the gradients' sum over all micro-batches; 0: gradients are not clipped
+  std::uint32_t groups = 1;           // see DetailOptions
+  bool updates_wait_for_all = false;  // see OutlineOptions
 };
 
-// `step` is of one micro-batch. The tasks of the result stand in an order in which one lane can run them: micro-batch
-// by micro-batch, then all updates. The plan is that one lane; memory is not placed.
+// `step` is of one micro-batch. The plan is one lane: micro-batch by micro-batch, then all updates; memory is not
+// placed.
 Detail divide_into_micro_batches(const Graph& step, const MicroBatchOptions& options, const Target& target);
+
+// The same plan for one device, with its tasks in the order of their lane.
+Detail in_order_of_lane(Detail whole);
 
 }  // namespace overtake

@@ -1,5 +1,5 @@
 #pragma once
-// A step of blocks spread over the devices of a cluster: data parallel, in a pipeline, or both.
+// A step of blocks divided over the devices of a cluster: data parallel, in a pipeline, or both.
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What the devices of a spread step compute, each in the order the schedule gives it.
+// What the devices of a divided step compute, each in the order the schedule gives it.
 
 #include <cstdint>
 #include <unordered_map>

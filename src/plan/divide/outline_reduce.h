@@ -1,5 +1,5 @@
 #pragma once
-// How the gradients of a spread step are brought together, and the updates that follow.
+// How the gradients of a divided step are brought together, and the updates that follow.
 
 #include <cstdint>
 #include <map>

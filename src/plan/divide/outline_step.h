@@ -1,5 +1,5 @@
 #pragma once
-// A spread step while it is made: its tasks and buffers, which of these a task finds on its device, and the messages
+// A divided step while it is made: its tasks and buffers, which of these a task finds on its device, and the messages
 // that bring them there.
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace overtake {
 
-// What is spread, and which device has what. What it is made of must outlive it.
+// What is divided, and which device has what. What it is made of must outlive it.
 struct OutlineProblem {
   OutlineProblem(const BlockGraph& in_blocks, const PipelineProblem& problem, const PipelineSchedule& in_schedule,
                  const OutlineOptions& in_options);

@@ -7,10 +7,8 @@
 
 namespace overtake {
 
-// Every device does the whole step once, with memory of its own, and the beginning of it once more before or after: the
-// device's place in the step is never that of another one while the first device does its whole step, and none idles
-// then. The first device's whole step has the ids of `step`; the lanes are in the order of devices. Memory is not
-// placed.
+// Each device runs the step at a different offset, so that none idles while device 0 is measured. The first device's
+// whole step has the ids of `step`; the lanes are in the order of devices. Memory is not placed.
 Plan side_by_side(const Graph& step, std::uint32_t devices);
 
 }  // namespace overtake

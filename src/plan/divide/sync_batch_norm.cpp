@@ -123,7 +123,11 @@ class Synchroniser {
 
 }  // namespace
 
-bool synchronise_batch_norms(Detail& plan, const Target& target) { return Synchroniser(plan, target).run(); }
+Detail synchronise_batch_norms(Detail plan, const Target& target) {
+  if (!Synchroniser(plan, target).run())
+    fail_user("`sync_batch_norm`: {} has no batch norm; leave it out", plan.plan.graph.model);
+  return plan;
+}
 
 void drop_moments(Graph& g, TaskId t) {
   if (g.tasks[t].op != Op::batch_norm || g.tasks[t].reads <= kForwardReads) return;

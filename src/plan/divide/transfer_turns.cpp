@@ -148,7 +148,7 @@ std::vector<Channel> channels_of(const Plan& whole) {
   return {all.begin(), all.end()};
 }
 
-void set_transfer_turns(Plan& whole) {
+Plan with_transfer_turns(Plan whole) {
   std::int64_t turn = 0;
   for (const std::vector<TaskId>& together : Rehearsal(whole).run()) {
     for (const TaskId t : together) {
@@ -158,6 +158,7 @@ void set_transfer_turns(Plan& whole) {
     }
     ++turn;
   }
+  return whole;
 }
 
 }  // namespace overtake

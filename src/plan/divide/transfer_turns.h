@@ -26,12 +26,12 @@ Channel channel_of(const Graph& graph, const Task& transfer, std::int64_t device
 // Of a plan over all devices, each once, in ascending order.
 std::vector<Channel> channels_of(const Plan& whole);
 
-// Gives every transfer of an unfolded plan over all devices its turn, as an attribute: the members of a collective, and
-// both ends of a message, have the same, and nothing else has. A plan in which every device came to its transfers in
-// the order of turns, and did nothing else while it waits for the others, would still run to its end. So whatever makes
-// a transfer wait for one with an earlier turn (a stream, a communicator, a queue of the GPU) does no harm. Delayed
-// transfers have the first turns: whether they are done with a step or before it, each channel sees the same order.
-// An InternalError names the task at which there is no such order.
-void set_transfer_turns(Plan& whole);
+// The same plan, task by task and over all devices, with a turn for every transfer, as an attribute: the members of a
+// collective, and both ends of a message, have the same, and nothing else has. A plan in which every device came to its
+// transfers in the order of turns, and did nothing else while it waits for the others, would still run to its end. So
+// whatever makes a transfer wait for one with an earlier turn (a stream, a communicator, a queue of the GPU) does no
+// harm. Delayed transfers have the first turns: whether they are done with a step or before it, each channel sees the
+// same order. An InternalError names the task at which there is no such order.
+Plan with_transfer_turns(Plan whole);
 
 }  // namespace overtake

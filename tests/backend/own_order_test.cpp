@@ -1,4 +1,4 @@
-// Runs that have a plan of the caller's.
+// Runs whose tasks have an order of the caller's.
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 namespace overtake {
 namespace {
 
-RunSetup with_plan(std::function<Plan(const Graph&)> plan) {
+RunSetup with_order(std::function<Plan(const Graph&)> order) {
   RunSetup options = in_order_setup();
-  options.more.compile.own_order = std::move(plan);
+  options.more.compile.own_order = std::move(order);
   use_test_device(options, Precision::f32, 2);
   options.spec.parts = 2;
   options.spec.seed = kSeed;
@@ -22,18 +22,18 @@ RunSetup with_plan(std::function<Plan(const Graph&)> plan) {
 }
 Graph lenet() { return build_model("lenet", ModelSettings::parse("batch=4")); }
 
-std::uint64_t after_three_steps(TrainingRun& session) {
+std::uint64_t after_three_steps(TrainingRun& training) {
   for (std::uint64_t i = 0; i < 3; ++i) {
-    session.fill_inputs(i);
-    session.step(0.05f);
+    training.fill_inputs(i);
+    training.step(0.05f);
   }
-  return session.weights_hash();
+  return training.weights_hash();
 }
 
-TEST(OwnPlan, IsRunAndHasTheWeightsOfInOrder) {
-  TrainingRun in_order = run_of(lenet(), with_plan({}));
+TEST(OwnOrder, IsRunAndHasTheWeightsOfInOrder) {
+  TrainingRun in_order = run_of(lenet(), with_order({}));
   std::mt19937 random(1);
-  TrainingRun own = run_of(lenet(), with_plan([&](const Graph& g) { return random_plan(g, 2, random); }));
+  TrainingRun own = run_of(lenet(), with_order([&](const Graph& g) { return random_plan(g, 2, random); }));
   EXPECT_EQ(own.plan().schedule, "random");
   EXPECT_EQ(own.program().choice().name, "random");
   EXPECT_EQ(after_three_steps(own), after_three_steps(in_order));
@@ -49,7 +49,7 @@ std::function<Plan(const Graph&)> changed(std::function<void(Plan&)> change) {
   };
 }
 
-TEST(OwnPlan, IsRefusedWhereItCannotRun) {
+TEST(OwnOrder, IsRefusedWhereItCannotRun) {
   const std::function<void(Plan&)> changes[] = {
       [](Plan& plan) { plan.lanes[0].tasks.pop_back(); },
       [](Plan& plan) { plan.lanes[0].tasks.push_back(0); },
@@ -62,15 +62,15 @@ TEST(OwnPlan, IsRefusedWhereItCannotRun) {
   };
   for (const auto& change : changes) {
     SCOPED_TRACE(&change - changes);
-    const UserError e = caught([&] { run_of(lenet(), with_plan(changed(change))); });
+    const UserError e = caught([&] { run_of(lenet(), with_order(changed(change))); });
     EXPECT_EQ(e.field(), "own_order") << e.what();
     EXPECT_EQ(std::string(e.what()).find("internal error"), std::string::npos) << e.what();
   }
-  EXPECT_EQ(caught([&] { run_of(lenet(), with_plan(changed(changes[0]))); }).value(), "mine");
+  EXPECT_EQ(caught([&] { run_of(lenet(), with_order(changed(changes[0]))); }).value(), "mine");
 }
 
-TEST(OwnPlan, IsForOneDeviceAndABatchInOnePiece) {
-  RunSetup in_pieces = with_plan(schedule_in_order);
+TEST(OwnOrder, IsForOneDeviceAndABatchInOnePiece) {
+  RunSetup in_pieces = with_order(schedule_in_order);
   in_pieces.spec.micro_batches = 2;
   EXPECT_EQ(caught([&] { run_of(lenet(), in_pieces); }).field(), "own_order");
 }
