@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace overtake {
 
@@ -24,7 +25,14 @@ class UserError : public std::runtime_error {
 // A broken promise inside Overtake itself.
 class InternalError : public std::logic_error {
  public:
-  using std::logic_error::logic_error;
+  explicit InternalError(const std::string& text) : InternalError(text, text) {}
+  InternalError(const std::string& text, std::string reason) : std::logic_error(text), reason_(std::move(reason)) {}
+
+  // What is broken, without where that was found and what to do about it.
+  const std::string& reason() const noexcept { return reason_; }
+
+ private:
+  std::string reason_;
 };
 
 }  // namespace overtake

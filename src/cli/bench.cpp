@@ -79,7 +79,7 @@ BenchRow make_row(const std::string& name, const RunSpec& spec, const BenchFlags
   StartingPoint start = load_start(spec, print_note);
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
   if (flags.spec.print_passes)
-    options.planner.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+    options.compile.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   BenchRow row{name, std::make_unique<TrainingRun>(std::move(start.graph), spec, std::move(options))};
   row.run->fill_inputs(spec.seed + 1);
   return row;

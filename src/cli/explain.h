@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "overtake/program.h"
 #include "overtake/run_spec.h"
-#include "plan/program.h"
 
 namespace overtake {
 

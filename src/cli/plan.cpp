@@ -17,14 +17,12 @@ struct PlanFlags {
 };
 
 // For a machine that is only described, nothing of this one is opened.
-Program planned(Graph model, const RunSpec& spec, const PlannerOptions& options) {
+Program planned(Graph model, const RunSpec& spec, const CompileOptions& options) {
   if (spec.machine.empty()) {
     const Workplace place = open_workplace(spec, {.note = print_note});
     return plan_run(std::move(model), spec, place, options).program;
   }
-  const Machine machine = machine_of(spec);
-  PassRunner runner({.skip = {}, .print = options.print_passes});
-  return compile(std::move(model), completed_for(spec, machine, available_cores()), machine, runner);
+  return compile(std::move(model), spec, machine_of(spec), options);
 }
 
 nlohmann::json json_of(const Program& program, const std::string& file) {
@@ -55,7 +53,7 @@ int plan(const PlanFlags& flags) {
   check_writable(flags.output);
   flags.spec.check_saving();
   check_spec(spec);
-  PlannerOptions options;
+  CompileOptions options;
   if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   const Program program = planned(load_start(spec, print_note).graph, spec, options);
   flags.spec.save(spec);

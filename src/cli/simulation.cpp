@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/available_cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"

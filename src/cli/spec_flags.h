@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/program.h"
+#include "overtake/program.h"
 #include "run/field.h"
 
 namespace overtake {

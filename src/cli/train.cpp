@@ -102,7 +102,7 @@ int train(const SpecFlags& flags) {
   }
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
   if (flags.print_passes)
-    options.planner.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+    options.compile.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   const RunSpec as_given = spec;
   connect_ranks(spec, options.place);
   const std::shared_ptr<RankGroups> groups = options.place.groups;

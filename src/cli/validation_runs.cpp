@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/available_cores.h"
 #include "base/error.h"
 #include "plan/compile.h"
 #include "run/field.h"

@@ -96,7 +96,4 @@ struct CpuOptions {
 std::unique_ptr<Executor> make_cpu_executor(std::vector<Plan> plans, const CpuOptions& options,
                                             std::shared_ptr<PersistentMemory> memory = {});
 
-// Cores this process may use.
-unsigned available_cores();
-
 }  // namespace overtake

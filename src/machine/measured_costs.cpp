@@ -26,8 +26,9 @@ MeasuredCosts::MeasuredCosts(const Graph& step, std::vector<std::vector<TaskCost
 
 std::vector<TaskCost> MeasuredCosts::costs(const Graph& step, std::uint32_t kind) const {
   OVERTAKE_CHECK(kind < by_kind_.size() && !by_kind_[kind].empty(), "devices of kind {} were not measured", kind);
-  OVERTAKE_CHECK(signatures_of(step) == signatures_, "{}: another step was measured than the one that is planned",
-                 step.model);
+  if (signatures_of(step) != signatures_)
+    fail_user("`costs`: another step of {} was measured than the one that is planned; measure it with the same options",
+              step.model);
   return by_kind_[kind];
 }
 

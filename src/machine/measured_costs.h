@@ -12,7 +12,7 @@ class MeasuredCosts final : public CostModel {
  public:
   // For each kind of device, the costs of the step's tasks; empty for a kind that has no part in the run.
   MeasuredCosts(const Graph& step, std::vector<std::vector<TaskCost>> by_kind);
-  // An internal error for a step of other tasks, or a kind that was not measured.
+  // A user error for a step of other tasks, an internal one for a kind that was not measured.
   std::vector<TaskCost> costs(const Graph& step, std::uint32_t kind) const override;
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
-// A pass is a pure function State -> State (Graph -> Graph, Plan -> Plan, or Program -> Program) with a name, something
-// it needs to hold before, and something it grants to hold after. One runner runs them all.
+// PassRunner: the one that runs all passes (overtake/pass.h) over graphs, plans and programs.
 
 #include <fmt/format.h>
 
@@ -13,17 +12,10 @@
 #include "base/error.h"
 #include "graph/fingerprint.h"
 #include "ops/check_task.h"
+#include "overtake/pass.h"
 #include "overtake/plan.h"
 
 namespace overtake {
-
-template <class State>
-struct Pass {
-  std::string name;
-  std::function<State(State)> run;
-  std::function<bool(const State&)> needs = nullptr;   // null: nothing
-  std::function<bool(const State&)> grants = nullptr;  // null: nothing beyond verify() and check_tasks()
-};
 
 // What happened to one pass.
 struct PassRecord {

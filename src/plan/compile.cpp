@@ -6,12 +6,14 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/available_cores.h"
 #include "base/error.h"
-#include "ops/check_task.h"
+#include "passes/keep.h"
 #include "passes/training_passes.h"
 #include "plan/detail_of.h"
 #include "plan/lanes/lane_choices.h"
 #include "plan/lanes/worthwhile.h"
+#include "plan/own_order.h"
 #include "run/field.h"
 
 namespace overtake {
@@ -61,14 +63,36 @@ std::vector<std::uint32_t> kind_ids(const Program& program) {
   return ids;
 }
 
+// A cost model may be the user's own.
+void check_costs(const std::vector<TaskCost>& costs, const Graph& graph, const Machine& machine) {
+  if (costs.size() != graph.tasks.size())
+    fail_user(
+        "`costs`: the cost model of {} gives {} costs for the {} tasks of {}; give one for each task, in their order",
+        machine.name(), costs.size(), graph.tasks.size(), graph.model);
+  for (TaskId t = 0; t < costs.size(); ++t)
+    if (costs[t].ns < 0 || !(costs[t].load >= 0))
+      fail_user("`costs`: the cost model of {} gives task {} {} ns with a load of {}; give no negative ones",
+                machine.name(), graph.task_name(t), costs[t].ns, costs[t].load);
+}
+
+// Some plans follow from what tasks take.
+void check_known(const Program& p) {
+  if (p.machine.costs) return;
+  const bool is_ordered = p.spec.schedule == "ooo";
+  if (p.is_outlined() || is_ordered)
+    fail_user(
+        "`costs`: nothing is known of what tasks take on {}, and {} follows from that; take a machine from "
+        "measured_machine(), or give it a cost model",
+        p.machine.name(), p.is_outlined() ? "how a step is divided" : "an order of schedule ooo");
+}
+
 Program ask_costs(Program p) {
   const Graph graph = costed_graph(p);
   const std::vector<std::uint32_t> kinds = kind_ids(p);
   p.costs.resize(std::ranges::max(kinds) + 1);
   for (const std::uint32_t kind : kinds) {
     p.costs[kind] = p.machine.costs->costs(graph, kind);
-    OVERTAKE_CHECK(p.costs[kind].size() == graph.tasks.size(), "the cost model has {} costs for {} tasks of {}",
-                   p.costs[kind].size(), graph.tasks.size(), graph.model);
+    check_costs(p.costs[kind], graph, p.machine);
   }
   return p;
 }
@@ -96,14 +120,6 @@ Program put_on_lanes(Program p) {
   return p;
 }
 
-Program take_own_order(Program p, const CompileOptions& options) {
-  Plan own = options.own_order(costed_graph(p));
-  verify(own);
-  check_tasks(own.graph);
-  p.choices = {{.name = own.schedule.empty() ? "own" : own.schedule, .order = order_of(own)}};
-  return p;
-}
-
 // Of choices of which it is not known yet, what a step takes and the memory it needs.
 Program predict(Program p) {
   const OutlinePlanner planner(p);
@@ -124,9 +140,10 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
   if (p.machine.costs) passes.push_back({"costs", ask_costs});
   if (options.own_order) {
     passes.push_back(
-        {"own_order", [&options](Program program) { return take_own_order(std::move(program), options); }});
+        {"own_order", [&options](Program program) { return take_own_order(std::move(program), options.own_order); }});
     return passes;
   }
+  check_known(p);
   // Across devices first: it is what other devices wait for.
   if (p.is_outlined()) {
     passes.push_back({"divide", divide});
@@ -207,7 +224,9 @@ void choose_division(Program& p) {
 }  // namespace
 
 RunSpec completed_for(RunSpec spec, const Machine& machine, unsigned cores) {
-  OVERTAKE_CHECK(machine.target != nullptr, "the kernels of machine {} are not known", machine.name());
+  if (machine.target == nullptr)
+    fail_user("`target`: what the kernels of {} want is not known; take a machine from machine_of(), or set its target",
+              machine.name());
   if (spec.precision.empty()) spec.precision = machine.kernels == DeviceTarget::gpu ? "bf16" : "f32";
   if (spec.parts == 0) spec.parts = spec.threads > 0 ? spec.threads : cores;
   return spec;
@@ -239,6 +258,31 @@ std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machi
   return devices;
 }
 
+namespace {
+
+// What is for one device and a batch in one piece only.
+void check_undivided(const RunSpec& spec, const CompileOptions& options) {
+  if (!parallel_options(spec).is_used()) return;
+  const auto check = [&](bool is_given, std::string_view name) {
+    if (is_given)
+      fail_user(
+          "`{}`: it is for one device and a batch in one piece, and this run has {} x {} devices with {} pieces "
+          "each; leave it out",
+          name, spec.replicas, spec.stages, spec.micro_batches);
+  };
+  check(options.own_order != nullptr, "own_order");
+  check(!options.readable.empty(), "readable");
+}
+
+// The user's own passes, and what keeps the tensors that are to be readable.
+std::vector<Pass<Graph>> with_readable(const CompileOptions& options) {
+  std::vector<Pass<Graph>> passes = options.extra_passes;
+  if (!options.readable.empty()) passes.push_back(keep_readable(options.readable));
+  return passes;
+}
+
+}  // namespace
+
 Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                      const CompileOptions& options) {
   check_fields(spec);
@@ -251,11 +295,7 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
             .costs = {},
             .choices = {},
             .reason = {}};
-  if (options.own_order && is_divided)
-    fail_user(
-        "own_order: it is for one device and a batch in one piece, and this run has {} x {} devices with {}; leave "
-        "it out",
-        spec.replicas, spec.stages, spec.micro_batches);
+  check_undivided(spec, options);
   if (machine.costs)
     if (std::optional<Graph> measured = machine.costs->measured_step(p.model, p.spec, kind_ids(p))) {
       p.step = std::move(*measured);
@@ -272,7 +312,7 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
                                  .bf16 = spec.precision == "bf16",
                                  .propagate_layouts = spec.layouts,
                                  .parts = std::max(1u, spec.parts),
-                                 .extra = options.extra_passes},
+                                 .extra = with_readable(options)},
                                 runner);
   return p;
 }
@@ -285,6 +325,11 @@ Program compile_order(Program p, PassRunner& runner, const CompileOptions& optio
 Program compile(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                 const CompileOptions& options) {
   return compile_order(compile_step(std::move(model), spec, machine, runner, options), runner, options);
+}
+
+Program compile(Graph model, const RunSpec& spec, const Machine& machine, const CompileOptions& options) {
+  PassRunner runner({.skip = {}, .print = options.print_passes});
+  return compile(std::move(model), completed_for(spec, machine, available_cores()), machine, runner, options);
 }
 
 void choose(Program& program) { program.is_outlined() ? choose_division(program) : choose_lanes(program); }

@@ -1,32 +1,25 @@
 #pragma once
-// compile: from a model, what a user wants of a run, and a machine to a program, by one list of passes whatever the
-// layout. Pure: the same three give the same program. Measuring makes a machine beforehand (train/measured_machine),
-// and trying choices out for real comes after it (train/trials).
+// The parts of compile() (overtake/compile.h), for whoever does something between them: measures the step before it is
+// ordered, or orders one step in several ways.
 
-#include <functional>
 #include <vector>
 
+#include "overtake/compile.h"
 #include "passes/pass.h"
 #include "plan/program.h"
 
 namespace overtake {
 
-struct CompileOptions {
-  // Passes of the user's own, on the differentiated graph with its updates.
-  std::vector<Pass<Graph>> extra_passes = {};
-  // Makes the only choice of one device, in place of the spec's schedule: any legal order of a step's tasks.
-  std::function<Plan(const Graph& step)> own_order = {};
-};
-
-// What a spec leaves to the machine filled in: the precision, and the number of parts from that of the cores.
+// What a spec leaves to the machine filled in: the precision, and the number of parts from that of the cores. A user
+// error if the machine's target is not known.
 RunSpec completed_for(RunSpec spec, const Machine& machine, unsigned cores);
 
 // The machine's devices that a spec's replicas and stages run on, replica by replica; empty for a machine without a
 // cluster. User errors: it has fewer, or other ones.
 std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machine);
 
-// The first half of compile(): all but what costs decide. The machine's target must be known; a cost model is asked for
-// a step that was measured.
+// The first half of compile(): all but what costs decide. `spec` is completed. A cost model is asked for a step that
+// was measured.
 Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                      const CompileOptions& options = {});
 // The second half, with the machine's cost model.

@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "overtake/program.h"
 #include "passes/pass.h"
 #include "plan/divide/detail.h"
 #include "plan/divide/step_planner.h"
-#include "plan/program.h"
 
 namespace overtake {
 

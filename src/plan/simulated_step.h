@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "overtake/program.h"
 #include "plan/divide/workload.h"
 #include "plan/prediction.h"
-#include "plan/program.h"
 
 namespace overtake {
 

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <thread>
 
+#include "base/available_cores.h"
 #include "base/hash.h"
 #include "base/philox.h"
 

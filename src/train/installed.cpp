@@ -3,10 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "base/error.h"
+#include "exec/plain_values.h"
 #include "ops/check_task.h"
 #include "plan/detail_of.h"
 #include "plan/divide/workload.h"
@@ -18,6 +18,10 @@ namespace overtake {
 namespace {
 
 constexpr std::int32_t kIgnored = -100;  // a label that does not count
+
+std::string shape_of_a_sample(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.span().subspan(1), ", "));
+}
 
 }  // namespace
 
@@ -56,33 +60,59 @@ void Installed::find_samples(const Detail& mine, const Workplace& place) {
   counts_rows_.resize(mine.plan.graph.losses.size(), 0);
 }
 
-void Installed::write_inputs(const std::vector<NamedInput>& inputs, std::int64_t samples) {
-  for (const Detail::Input& input : inputs_) {
-    const std::string& name = graph().buffer_name(input.buffer);
-    const auto given = std::ranges::find(inputs, name, &NamedInput::name);
-    if (given == inputs.end())
-      fail_user("input {}: model {} needs it, and it is not among those given; give it by that name", name,
-                graph().model);
-    write_input(input, given->bytes, samples);
+void Installed::write_inputs(const std::vector<Input>& inputs, std::int64_t samples) {
+  check_inputs(inputs);
+  for (const Detail::Input& to : inputs_) {
+    const auto from = std::ranges::find(inputs, graph().buffer_name(to.buffer), &Input::name);
+    write_input(to, *from, samples);
   }
 }
 
-void Installed::write_input(const Detail::Input& input, std::span<const std::byte> bytes, std::int64_t samples) {
-  const Buffer& buffer = graph().buffers[input.buffer];
-  const auto to = executor_->bytes(input.buffer);
-  const std::size_t each = bytes.size() / static_cast<std::size_t>(own_samples_);  // of a sample
-  if (each * static_cast<std::size_t>(own_samples_) != bytes.size() ||
-      each * static_cast<std::size_t>(buffer.shape[0]) != to.size())
-    fail_user("input {}: {} bytes are given for {} samples, and the model takes {} for each; give {} values of type {}",
-              graph().buffer_name(input.buffer), bytes.size(), own_samples_,
-              to.size() / static_cast<std::size_t>(buffer.shape[0]), to_string(buffer.shape), to_string(buffer.dtype));
+// Against the model's own inputs: those of a process may be fewer.
+void Installed::check_inputs(const std::vector<Input>& inputs) const {
+  const Graph& model = program_.model;
+  std::vector<std::string> names;
+  for (BufferId b = 0; b < model.buffers.size(); ++b) {
+    if (model.buffers[b].role != Role::input) continue;
+    const std::string& name = names.emplace_back(model.buffer_name(b));
+    const auto given = std::ranges::find(inputs, name, &Input::name);
+    if (given == inputs.end())
+      fail_user("`input {}`: model {} needs it, and it is not among those given; give it by that name", name,
+                model.model);
+    const Shape& shape = model.buffers[b].shape;
+    const std::int64_t values = own_samples_ * (shape.elements() / shape[0]);
+    const DType type = model.buffers[b].dtype;
+    if (given->type != type || std::ssize(given->bytes) != values * bytes_of(type))
+      fail_user(
+          "`input {}`: {} values of type {} are given, and the model takes {} of type {}: {} samples of {}; give as "
+          "many of that type",
+          name, std::ssize(given->bytes) / bytes_of(given->type), to_string(given->type), values, to_string(type),
+          own_samples_, shape_of_a_sample(shape));
+  }
+  for (const Input& input : inputs)
+    if (std::ranges::find(names, input.name) == names.end())
+      fail_user("`input {}`: model {} has none of that name; give its inputs {}", input.name, model.model,
+                fmt::join(names, ", "));
+}
+
+void Installed::write_input(const Detail::Input& to, const Input& from, std::int64_t samples) {
+  const Buffer& buffer = graph().buffers[to.buffer];
+  const std::span<std::byte> memory = executor_->bytes(to.buffer);
   // Of all samples, of which this process was given its own.
-  const std::int64_t index = std::int64_t{input.replica} * program_.spec.micro_batches + input.micro_batch;
+  const std::int64_t index = std::int64_t{to.replica} * program_.spec.micro_batches + to.micro_batch;
   const std::int64_t first = index * of_a_micro_batch_ - first_sample_;
-  std::memcpy(to.data(), bytes.data() + static_cast<std::size_t>(first) * each, to.size());
-  if (graph().buffer_name(input.buffer) != "labels") return;
+  const std::size_t each = from.bytes.size() / static_cast<std::size_t>(own_samples_);  // of a sample
+  const auto mine =
+      from.bytes.subspan(static_cast<std::size_t>(first) * each, static_cast<std::size_t>(buffer.shape[0]) * each);
+  if (from.is_channels_last) {
+    OVERTAKE_CHECK(mine.size() == memory.size(), "input {} lies in {} bytes", from.name, memory.size());
+    std::ranges::copy(mine, memory.begin());
+  } else {
+    from_plain(buffer, mine, memory);
+  }
+  if (from.name != "labels") return;
   const auto per_sample = static_cast<std::int64_t>(each / sizeof(std::int32_t));
-  auto* labels = reinterpret_cast<std::int32_t*>(to.data());
+  auto* labels = reinterpret_cast<std::int32_t*>(memory.data());
   std::fill(labels + std::clamp<std::int64_t>(samples - first, 0, buffer.shape[0]) * per_sample,
             labels + buffer.shape[0] * per_sample, kIgnored);
 }

@@ -8,18 +8,13 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "overtake/program.h"
+#include "overtake/trainer.h"
 #include "plan/divide/detail.h"
-#include "plan/program.h"
 #include "train/parameter_store.h"
 #include "train/workplace.h"
 
 namespace overtake {
-
-// Values for an input of the model, for all samples that this process is fed with, row-major.
-struct NamedInput {
-  std::string name;
-  std::span<const std::byte> bytes;
-};
 
 class Installed {
  public:
@@ -42,12 +37,14 @@ class Installed {
   // For each loss of the graph: whether its rows count, because it is the first of its micro-batch.
   const std::vector<char>& counts_rows() const { return counts_rows_; }
 
-  // Every input of the model must be given. Only `samples` of the labels count, others fill up the last batch.
-  void write_inputs(const std::vector<NamedInput>& inputs, std::int64_t samples);
+  // Of all samples that this process is fed with; every input of the model must be given, and no other. Only `samples`
+  // of the labels count, others fill up the last batch.
+  void write_inputs(const std::vector<Input>& inputs, std::int64_t samples);
 
  private:
   void find_samples(const Detail& mine, const Workplace& place);
-  void write_input(const Detail::Input& input, std::span<const std::byte> bytes, std::int64_t samples);
+  void check_inputs(const std::vector<Input>& inputs) const;
+  void write_input(const Detail::Input& to, const Input& from, std::int64_t samples);
 
   Program program_;
   std::unique_ptr<Executor> executor_;

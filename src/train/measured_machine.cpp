@@ -110,6 +110,14 @@ Machine with_measured_tasks(Machine machine, const Graph& model, const RunSpec& 
   return machine;
 }
 
+Machine measured_machine(const Graph& model, const RunSpec& spec, const CompileOptions& options) {
+  const Workplace place = open_workplace(spec);
+  const Machine here = unmeasured_machine(place);
+  PassRunner runner;
+  const Program step = compile_step(model, completed_for(spec, here, place.cores()), here, runner, options);
+  return measured_machine(step, place, /*predicts=*/true);
+}
+
 Machine unmeasured_machine(const Workplace& place) {
   Machine machine;
   // The target is the backend's, which it keeps.

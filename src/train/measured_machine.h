@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "plan/program.h"
+#include "overtake/program.h"
 #include "train/workplace.h"
 
 namespace overtake {

@@ -96,26 +96,43 @@ std::vector<std::byte> ParameterStore::values_from(std::size_t parameter,
   return values;
 }
 
+std::vector<NamedTensor> ParameterStore::tensors_of(std::size_t parameter) const {
+  const Parameter& p = step_.parameters[parameter];
+  const Buffer& b = step_.buffers[p.buffer];
+  std::vector<std::byte> values = collect(parameter);
+  if (rank() == 0) values = to_stored(step_, p, std::move(values));
+  const auto memory = std::make_shared<const std::vector<std::byte>>(std::move(values));
+  std::vector<NamedTensor> tensors;
+  for (const StoredTensor& part : stored_tensors(step_, p)) {
+    std::span<const std::byte> bytes = *memory;
+    if (part.rows != 0 && rank() == 0) {
+      const std::size_t row = bytes.size() / static_cast<std::size_t>(b.shape[0]);
+      bytes = bytes.subspan(static_cast<std::size_t>(part.first_row) * row, static_cast<std::size_t>(part.rows) * row);
+    }
+    tensors.push_back({part.name, stored_type(b.dtype), stored_dims(step_, p, part), bytes, memory});
+  }
+  return tensors;
+}
+
 std::vector<NamedTensor> ParameterStore::tensors() const {
   executor_->settle();
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < homes_.size(); ++i) {
-    const Parameter& p = step_.parameters[i];
-    const Buffer& b = step_.buffers[p.buffer];
-    std::vector<std::byte> values = collect(i);
-    if (rank() != 0) continue;
-    const auto memory = std::make_shared<const std::vector<std::byte>>(to_stored(step_, p, std::move(values)));
-    for (const StoredTensor& part : stored_tensors(step_, p)) {
-      std::span<const std::byte> bytes = *memory;
-      if (part.rows != 0) {
-        const std::size_t row = bytes.size() / static_cast<std::size_t>(b.shape[0]);
-        bytes =
-            bytes.subspan(static_cast<std::size_t>(part.first_row) * row, static_cast<std::size_t>(part.rows) * row);
-      }
-      all.push_back({part.name, stored_type(b.dtype), stored_dims(step_, p, part), bytes, memory});
-    }
+    std::vector<NamedTensor> tensors = tensors_of(i);
+    if (rank() == 0) std::ranges::move(tensors, std::back_inserter(all));
   }
   return all;
+}
+
+std::optional<NamedTensor> ParameterStore::find(const std::string& name) const {
+  for (std::size_t i = 0; i < homes_.size(); ++i)
+    for (const StoredTensor& part : stored_tensors(step_, step_.parameters[i])) {
+      if (part.name != name) continue;
+      executor_->settle();
+      const std::vector<NamedTensor> tensors = tensors_of(i);
+      return *find_tensor(tensors, name);
+    }
+  return {};
 }
 
 void ParameterStore::restore(const std::vector<NamedTensor>& tensors, const std::string& where) {
@@ -190,12 +207,6 @@ std::uint64_t ParameterStore::weights_hash() const {
   for (std::size_t i = 0; i < homes_.size(); ++i)
     if (step_.buffers[step_.parameters[i].buffer].role == Role::weight) hash.add(collect(i));
   return hash.value();
-}
-
-std::vector<std::byte> ParameterStore::read(const std::string& name) const {
-  for (std::size_t i = 0; i < homes_.size(); ++i)
-    if (step_.buffer_name(step_.parameters[i].buffer) == name) return collect(i);
-  fail_user("parameter {}: model {} has none of that name", name, step_.model);
 }
 
 bool have_same_persistent_layout(const Plan& a, const Plan& b) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,9 +36,9 @@ class ParameterStore {
 
   // Over all weights in their order in the model; the first rank's counts.
   std::uint64_t weights_hash() const;
-  // Row-major values of one parameter; a user error if there is none of that name. All ranks call this at once, and the
-  // first gets it.
-  std::vector<std::byte> read(const std::string& name) const;
+  // One of those tensors, none if there is none of that name. All ranks call this at once, and only the first gets
+  // values.
+  std::optional<NamedTensor> find(const std::string& name) const;
 
   // Memory that an executor of another program may take over, where everything lies as it does here.
   std::shared_ptr<PersistentMemory> memory() const { return executor_->persistent_memory(); }
@@ -53,6 +54,8 @@ class ParameterStore {
   std::vector<std::byte> own_values(std::size_t parameter) const;
   // A parameter wherever it lies; only the first rank gets it.
   std::vector<std::byte> collect(std::size_t parameter) const;
+  // Its tensors in stored form; values are the first rank's.
+  std::vector<NamedTensor> tensors_of(std::size_t parameter) const;
   // What of the parameter is among the tensors; empty: nothing.
   std::vector<std::byte> values_from(std::size_t parameter, const std::vector<NamedTensor>& tensors) const;
   void write(std::size_t parameter, std::span<const std::byte> values);

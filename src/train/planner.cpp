@@ -66,6 +66,10 @@ void tell(const Program& program, const Workplace& place) {
 
 }  // namespace
 
+Machine machine_of(const RunSpec& spec) {
+  return spec.machine.empty() ? unmeasured_machine(open_workplace(spec)) : machine_of(spec, 0);
+}
+
 Machine machine_of(const RunSpec& spec, int steps) { return machine_of(spec, load_cluster(spec.machine), steps); }
 
 Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
@@ -91,18 +95,18 @@ Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
   return machine;
 }
 
-PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, const PlannerOptions& options) {
+PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, const CompileOptions& options) {
   PassRunner runner({.skip = {}, .print = options.print_passes});
   const bool is_described = !spec.machine.empty();
   Machine machine = is_described ? machine_of(spec) : unmeasured_machine(place);
   if (is_described) check_place(machine, place, fmt::format("`machine {}`", spec.machine));
   const RunSpec completed = completed_for(spec, machine, place.cores());
-  Program program = compile_step(std::move(model), completed, machine, runner, options.compile);
+  Program program = compile_step(std::move(model), completed, machine, runner, options);
   if (!is_described) {
     program.machine = measured_machine(program, place, spec.predict);
     program.devices = devices_for(completed, program.machine);
   }
-  if (place.rank() == 0) program = compile_order(std::move(program), runner, options.compile);
+  if (place.rank() == 0) program = compile_order(std::move(program), runner, options);
   share(program, place);
   if (spec.trials) try_choices(program, place);
   tell(program, place);
@@ -111,17 +115,26 @@ PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, co
 
 Program load_program(const std::string& path, const Workplace& place) {
   const std::string where = fmt::format("`plan {}`", path);
-  Program program = load_program_json(read_file(path), where);
+  return fit_to_place(load_program_json(read_file(path), where), place, where);
+}
+
+Program fit_to_place(Program program, const Workplace& place, const std::string& where) {
   check_place(program.machine, place, where);
   const std::uint32_t devices = program.spec.replicas * program.spec.stages;
   if (place.groups() != nullptr && place.groups()->world->size() != static_cast<int>(devices))
     fail_user("{}: it is for {} devices, and this job has {} processes; start `overtake launch -n {}`", where, devices,
               place.groups()->world->size(), devices);
+  // A program that was compiled in this process may have gone through passes of the user's, which are not known here:
+  // what its target wants is compared, and otherwise, of one that was read, the step itself.
+  PassRunner runner;
+  const auto step_there = [&] {
+    return program.machine.target ? compile_step(program.model, program.spec, program.machine, runner).step
+                                  : program.step;
+  };
+  const Fingerprint there = fingerprint(step_there());
   program.machine.target = std::shared_ptr<const Target>(place.backend, &place.backend->target());
   program.machine.costs = nullptr;
-  PassRunner runner;
-  const Program here = compile_step(program.model, program.spec, program.machine, runner);
-  if (fingerprint(here.step) != fingerprint(program.step))
+  if (fingerprint(compile_step(program.model, program.spec, program.machine, runner).step) != there)
     fail_user(
         "{}: the kernels of this device want another step than the one that is planned there; plan it here with "
         "`overtake plan`",

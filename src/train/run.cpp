@@ -1,14 +1,18 @@
 #include "train/run.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <utility>
 
-#include "base/bf16.h"
 #include "base/error.h"
+#include "exec/plain_values.h"
+#include "passes/keep.h"
 #include "plan/divide/parallel_options.h"
 #include "train/initial_values.h"
 #include "train/tags.h"
+#include "train/weights.h"
 
 namespace overtake {
 namespace {
@@ -16,14 +20,42 @@ namespace {
 // What is summed over all ranks after a step.
 enum Metric : std::uint8_t { loss, counted, correct, stops };
 
-std::vector<NamedInput> inputs_of(const HostBatch& batch) {
-  return {{"input", std::as_bytes(std::span(batch.values))},
-          {"tokens", std::as_bytes(std::span(batch.tokens))},
-          {"labels", std::as_bytes(std::span(batch.labels))},
-          {"targets", std::as_bytes(std::span(batch.targets))}};
+// What a batch has of them; images lie channels-last there.
+std::vector<Input> inputs_of(const HostBatch& batch) {
+  std::vector<Input> inputs;
+  const auto add = [&](const char* name, const auto& values) {
+    if (values.empty()) return;
+    inputs.emplace_back(name, std::span(values)).is_channels_last = true;
+  };
+  add("input", batch.values);
+  add("tokens", batch.tokens);
+  add("labels", batch.labels);
+  add("targets", batch.targets);
+  return inputs;
 }
 
-PlannedRun planned(Graph model, const RunSpec& spec, const Workplace& place, const PlannerOptions& options) {
+// The names of everything that lives across the steps of a program, and its shapes in files.
+std::map<std::string, std::vector<std::int64_t>> parameters_of(const Graph& step) {
+  std::map<std::string, std::vector<std::int64_t>> all;
+  for (const Parameter& p : step.parameters)
+    for (const StoredTensor& part : stored_tensors(step, p)) all[part.name] = stored_dims(step, p, part);
+  return all;
+}
+
+// One program can go on where the other was.
+void check_same_parameters(const Program& before, const Program& next) {
+  const auto old = parameters_of(before.step), now = parameters_of(next.step);
+  const auto [a, b] = std::ranges::mismatch(old, now);
+  if (a == old.end() && b == now.end()) return;
+  const bool is_missing = b == now.end() || (a != old.end() && a->first < b->first);
+  const auto& [name, shape] = is_missing ? *a : *b;
+  fail_user(
+      "`program {}`: it {} {} [{}], unlike model {}, which is being trained; compile it from the same model, with "
+      "the same optimizer",
+      next.model.model, is_missing ? "lacks" : "has", name, fmt::join(shape, ", "), before.model.model);
+}
+
+PlannedRun planned(Graph model, const RunSpec& spec, const Workplace& place, const CompileOptions& options) {
   if (spec.plan.empty()) return plan_run(std::move(model), spec, place, options);
   return {load_program(spec.plan, place), {}};
 }
@@ -32,7 +64,7 @@ PlannedRun planned(Graph model, const RunSpec& spec, const Workplace& place, con
 
 TrainingRun::TrainingRun(Graph model, const RunSpec& spec, RunOptions options) : seed_(spec.seed) {
   place_ = open_workplace(spec, options.place);
-  PlannedRun plan = planned(std::move(model), spec, place_, options.planner);
+  PlannedRun plan = planned(std::move(model), spec, place_, options.compile);
   *this = TrainingRun(std::move(plan), std::move(place_), spec, std::move(options.initial));
 }
 
@@ -49,19 +81,23 @@ void TrainingRun::start_anew() {
 }
 
 TrainingRun::Prepared TrainingRun::prepare(Program program) const {
-  OVERTAKE_CHECK(program.model.parameters.size() == this->program().model.parameters.size(),
-                 "a program of another model: {}", program.model.model);
+  check_same_parameters(this->program(), program);
   program.machine.target = this->program().machine.target;
   return std::make_unique<Installed>(std::move(program), place_, memory_cap_, now_.get());
 }
 
 void TrainingRun::adopt(Prepared prepared) {
-  OVERTAKE_CHECK(running_ == 0 && ended_.empty(), "{} steps are not finished", running_ + ended_.size());
+  check_at_rest("adopt");
   settle();
   if (!prepared->shares_memory()) prepared->parameters().take(now_->parameters());
   // No transfer of the program before is under way when one of the next begins.
   if (has_ranks()) place_.groups()->world->barrier({.tag = kPlanningTag + 2});
   now_ = std::move(prepared);
+}
+
+void TrainingRun::check_at_rest(std::string_view what) const {
+  if (const std::size_t steps = running_ + ended_.size(); steps > 0)
+    fail_user("{}: {} steps are under way; finish them first", what, steps);
 }
 
 std::optional<double> TrainingRun::predicted_ms() const {
@@ -117,7 +153,7 @@ void TrainingRun::start_step(const HostBatch& batch, float learning_rate) {
   start_step(learning_rate);
 }
 
-void TrainingRun::start_step(const std::vector<NamedInput>& inputs, float learning_rate) {
+void TrainingRun::start_step(const std::vector<Input>& inputs, float learning_rate) {
   now_->write_inputs(inputs, batch());
   start_step(learning_rate);
 }
@@ -145,7 +181,7 @@ StepResult TrainingRun::step(const HostBatch& batch, float learning_rate) {
   return finish_step();
 }
 
-StepResult TrainingRun::step(const std::vector<NamedInput>& inputs, float learning_rate) {
+StepResult TrainingRun::step(const std::vector<Input>& inputs, float learning_rate) {
   start_step(inputs, learning_rate);
   return finish_step();
 }
@@ -157,6 +193,11 @@ StepResult TrainingRun::step(float learning_rate) {
 
 StepResult TrainingRun::step_traced(const HostBatch& batch, float learning_rate) {
   now_->write_inputs(inputs_of(batch), batch.samples);
+  return step_traced(learning_rate);
+}
+
+StepResult TrainingRun::step_traced(const std::vector<Input>& inputs, float learning_rate) {
+  now_->write_inputs(inputs, batch());
   return step_traced(learning_rate);
 }
 
@@ -174,7 +215,7 @@ StepResult TrainingRun::evaluate(const HostBatch& batch) {
   return evaluate();
 }
 
-StepResult TrainingRun::evaluate(const std::vector<NamedInput>& inputs) {
+StepResult TrainingRun::evaluate(const std::vector<Input>& inputs) {
   now_->write_inputs(inputs, batch());
   return evaluate();
 }
@@ -192,30 +233,19 @@ void TrainingRun::restore(const std::vector<NamedTensor>& tensors, std::uint64_t
   world.wait(world.broadcast(0, &steps_, sizeof steps_, DType::u8, {.tag = kMetricsTag}));
 }
 
-std::vector<float> TrainingRun::read(const std::string& name) {
+Tensor TrainingRun::read(const std::string& name) const {
+  check_at_rest("read");
+  if (const std::optional<NamedTensor> found = now_->parameters().find(name))
+    return {found->dims, as_floats(found->bytes, found->type)};
   const Graph& g = graph();
-  for (BufferId b = 0; b < g.buffers.size(); ++b) {
-    const Buffer& x = g.buffers[b];
-    if (g.buffer_name(b) != name || !(is_persistent(x.role) || x.role == Role::output || x.role == Role::input))
-      continue;
-    const auto count = static_cast<std::size_t>(x.shape.elements());
-    std::vector<std::byte> bytes(count * static_cast<std::size_t>(bytes_of(x.dtype)));
-    executor().read_plain(b, bytes);
-    std::vector<float> values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (x.dtype == DType::bf16)
-        values[i] = to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
-      else if (x.dtype == DType::i32)
-        values[i] = static_cast<float>(reinterpret_cast<const std::int32_t*>(bytes.data())[i]);
-      else if (x.dtype == DType::u8)
-        values[i] = static_cast<float>(std::to_integer<unsigned>(bytes[i]));
-      else
-        std::memcpy(&values[i], bytes.data() + i * sizeof(float), sizeof(float));
-    }
-    return values;
-  }
-  fail_user("{}: model {} has no value of that name that outlives a step; keep it with the pass keep_buffers", name,
-            g.model);
+  const BufferId b = find_readable(g, name);
+  if (b == kNone || g.buffers[b].role != Role::output)
+    fail_user("`read {}`: model {} has nothing of that name that outlives a step; name it in CompileOptions::readable",
+              name, g.model);
+  const Buffer& x = g.buffers[b];
+  std::vector<std::byte> bytes(plain_bytes(x));
+  executor().read_plain(b, bytes);
+  return {{x.shape.span().begin(), x.shape.span().end()}, as_floats(bytes, stored_type(x.dtype))};
 }
 
 std::string TrainingRun::find_non_finite(const HostBatch& batch, std::uint64_t step) {

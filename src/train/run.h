@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/safetensors.h"
+#include "overtake/trainer.h"
 #include "train/installed.h"
 #include "train/loader.h"
 #include "train/planner.h"
@@ -19,22 +20,13 @@
 
 namespace overtake {
 
-struct StepResult {
-  float loss = 0;
-  float counted = 0;  // rows that count, for the accuracy
-  float correct = 0;
-  bool is_asked_to_stop = false;  // by one of the processes
-  Trace trace;
-  std::optional<std::int64_t> idle_ns = {};  // see FinishedStep
-};
-
 // What a spec cannot say of a run.
 struct RunOptions {
   // Weights and states that start from these, under the model's names and in stored form (train/weights.h), instead of
   // at random.
   std::vector<NamedTensor> initial = {};
   WorkplaceOptions place = {};
-  PlannerOptions planner = {};
+  CompileOptions compile = {};
 };
 
 class TrainingRun {
@@ -47,33 +39,35 @@ class TrainingRun {
 
   // One training step on a batch, or on what the input buffers hold.
   StepResult step(const HostBatch& batch, float learning_rate);
-  StepResult step(const std::vector<NamedInput>& inputs, float learning_rate);
+  StepResult step(const std::vector<Input>& inputs, float learning_rate);
   StepResult step(float learning_rate);
   // The same in two halves: on devices of their own the host goes on while up to most_under_way() steps run. With other
   // ranks, the losses of a step go round beside the next one.
   void start_step(const HostBatch& batch, float learning_rate);
-  void start_step(const std::vector<NamedInput>& inputs, float learning_rate);
+  void start_step(const std::vector<Input>& inputs, float learning_rate);
   void start_step(float learning_rate);
   StepResult finish_step();
   std::size_t most_under_way() const { return executor().most_under_way() + (has_ranks() ? 1 : 0); }
   // One step with a span for every task.
   StepResult step_traced(const HostBatch& batch, float learning_rate);
+  StepResult step_traced(const std::vector<Input>& inputs, float learning_rate);
   StepResult step_traced(float learning_rate);
   // What the last step left for the next one to do; see Executor.
   Trace settle() { return executor().settle(); }
   // Forward only, with running statistics and without dropout; changes nothing.
   StepResult evaluate(const HostBatch& batch);
-  StepResult evaluate(const std::vector<NamedInput>& inputs);
+  StepResult evaluate(const std::vector<Input>& inputs);
   StepResult evaluate();
   // Random numbers of a sensible range into every input, for measuring.
   void fill_inputs(std::uint64_t seed);
 
   // Going on with another program of the same model: other lanes, other stages, another order of micro-batches. It is
-  // allocated and bound beside training, without communication (but for ranks with a GPU each, which connect).
+  // allocated and bound beside training, without communication (but for ranks with a GPU each, which connect). A user
+  // error if it learns other weights or keeps other states.
   using Prepared = std::unique_ptr<Installed>;
   Prepared prepare(Program program) const;
   // Between two steps; all ranks at once. Parameters and states are found by name, stay where they are if the new
-  // program has them there too, and otherwise move. The steps go on counting.
+  // program has them there too, and otherwise move. The steps go on counting. A user error while one is under way.
   void adopt(Prepared prepared);
 
   const Program& program() const { return now_->program(); }
@@ -107,14 +101,17 @@ class TrainingRun {
   void restore(const std::vector<NamedTensor>& tensors, std::uint64_t steps, const std::string& where);
   // Over all weights in their order in the model.
   std::uint64_t weights_hash() const { return now_->parameters().weights_hash(); }
-  // The values of a weight, a state, an input or a result, or of what a pass of passes/keep.h kept of the last step; as
-  // float32, row-major.
-  std::vector<float> read(const std::string& name);
+  // Of what lives across steps, or what CompileOptions::readable kept of the last step; see Trainer::read. A
+  // user error if there is none of that name, or while a step is under way. All ranks call it at once; what lives
+  // across steps only the first gets.
+  Tensor read(const std::string& name) const;
   // Name of the first task that makes a number that is not finite in this step; see Executor.
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);
 
  private:
   StepArgs next_step(float learning_rate);
+  // A user error while a step is under way; `what` begins it.
+  void check_at_rest(std::string_view what) const;
   enum class Mean : std::uint8_t { of_losses, of_rows };
   // A step that has ended, whose sums over all ranks are on their way.
   struct Ended {

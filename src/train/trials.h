@@ -2,7 +2,7 @@
 // The choices of a program tried out: a few real steps of each, with weights and inputs of their own that go
 // afterwards.
 
-#include "plan/program.h"
+#include "overtake/program.h"
 #include "train/workplace.h"
 
 namespace overtake {

@@ -56,13 +56,7 @@ bool is_real(StoredType type) {
 NamedTensor as_float32(NamedTensor t, const std::string& name) {
   t.name = name;
   if (t.type == StoredType::f32) return t;
-  std::vector<float> values;
-  if (t.type == StoredType::bf16)
-    values = converted<bf16>(t.bytes, [](bf16 x) { return to_float(x); });
-  else if (t.type == StoredType::f16)
-    values = converted<std::uint16_t>(t.bytes, half_to_float);
-  else
-    values = converted<double>(t.bytes, [](double x) { return static_cast<float>(x); });
+  const std::vector<float> values = as_floats(t.bytes, t.type);
   return owning_tensor(name, StoredType::f32, t.dims, std::as_bytes(std::span(values)));
 }
 
@@ -124,6 +118,27 @@ StoredType stored_type(DType type) {
       break;
   }
   return StoredType::f32;
+}
+
+std::vector<float> as_floats(std::span<const std::byte> bytes, StoredType type) {
+  const auto cast = [](auto x) { return static_cast<float>(x); };
+  switch (type) {
+    case StoredType::f32:
+      return converted<float>(bytes, cast);
+    case StoredType::bf16:
+      return converted<bf16>(bytes, [](bf16 x) { return to_float(x); });
+    case StoredType::f16:
+      return converted<std::uint16_t>(bytes, half_to_float);
+    case StoredType::f64:
+      return converted<double>(bytes, cast);
+    case StoredType::i32:
+      return converted<std::int32_t>(bytes, cast);
+    case StoredType::u8:
+      return converted<std::uint8_t>(bytes, cast);
+    default:
+      OVERTAKE_CHECK(false, "no buffer has elements of type {}", stored_type_name(type));
+      return {};
+  }
 }
 
 std::vector<std::int64_t> stored_dims(const Graph& g, const Parameter& p) {

@@ -26,6 +26,7 @@ std::vector<std::int64_t> stored_dims(const Graph& graph, const Parameter& param
 std::vector<std::byte> to_stored(const Graph& graph, const Parameter& parameter, std::vector<std::byte> ours);
 std::vector<std::byte> from_stored(const Graph& graph, const Parameter& parameter, std::span<const std::byte> stored);
 StoredType stored_type(DType type);
+std::vector<float> as_floats(std::span<const std::byte> bytes, StoredType type);
 
 // How the names of a file come from ours: Hugging Face keeps "transformer." before a name or not, depending on which
 // class saved it.

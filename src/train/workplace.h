@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/available_cores.h"
 #include "comm/rank_groups.h"
 #include "exec/backend.h"
 #include "overtake/run_spec.h"

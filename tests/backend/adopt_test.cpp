@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "caught_error.h"
 #include "parallel_case.h"
 #include "random_plan.h"
 #include "train/planner.h"
@@ -22,8 +22,7 @@ Case in_pieces(Case c, const ParallelOptions& parallel) {
 Program planned(const Case& c, const ParallelOptions& parallel, const Workplace& place,
                 const CompileOptions& compile = {}) {
   const Case mine = in_pieces(c, parallel);
-  return plan_run(graph_of(mine), options_of(mine, parallel).spec, place, {.compile = compile, .print_passes = {}})
-      .program;
+  return plan_run(graph_of(mine), options_of(mine, parallel).spec, place, compile).program;
 }
 
 // Two steps with each layout, on the ranks that `run` has.
@@ -136,7 +135,7 @@ TEST(Adopt, StepsThatAreNotFinishedAreAnError) {
   TrainingRun run = run_of(graph_of(mine), options_of(mine, {}));
   TrainingRun::Prepared prepared = run.prepare(planned(c, {}, run.workplace()));
   run.start_step(0.05f);
-  EXPECT_THROW(run.adopt(std::move(prepared)), InternalError);
+  EXPECT_EQ(caught([&] { run.adopt(std::move(prepared)); }).remedy(), "finish them first");
   run.finish_step();
 }
 

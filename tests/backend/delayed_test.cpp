@@ -119,7 +119,7 @@ TEST_P(Delayed, RunsGoOnAsInOrder) {
   TrainingRun in_order = run_of(forward(), options_of(GetParam()));
   const std::uint64_t want = history_of(in_order);
   RunSetup options = options_of(GetParam());
-  options.more.planner.compile.own_order = late_plan;
+  options.more.compile.own_order = late_plan;
   TrainingRun late = run_of(forward(), options);
   EXPECT_GT(delayed_tasks(late.graph()), 4u);
   EXPECT_EQ(history_of(late), want);

@@ -188,7 +188,7 @@ inline RunSetup setup_of(const OpOptions& options, const std::string& kept,
   use_test_device(setup, options.bf16 ? Precision::bf16 : Precision::f32, 2);
   setup.spec.parts = options.parts;
   setup.spec.skip_passes = {skip.begin(), skip.end()};
-  std::vector<Pass<Graph>>& passes = setup.more.planner.compile.extra_passes;
+  std::vector<Pass<Graph>>& passes = setup.more.compile.extra_passes;
   passes = {keep_gradients()};
   if (options.keep) passes.push_back(keep_buffers([kept](const std::string& name) { return name == kept; }));
   return setup;

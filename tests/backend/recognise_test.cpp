@@ -51,7 +51,7 @@ Trained trained(const Case& c, bool with_pass) {
   options.spec.seed = 5;
   options.spec.skip_passes = {"fuse_elementwise"};  // makes one task of formulas that are not recognised, too
   if (!with_pass) options.spec.skip_passes.push_back("recognise");
-  options.more.planner.compile.extra_passes = {keep_gradients()};
+  options.more.compile.extra_passes = {keep_gradients()};
   TrainingRun training = run_of(graph_of(c), options);
   training.fill_inputs(9);
   Trained r;

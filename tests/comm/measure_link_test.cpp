@@ -1,6 +1,7 @@
 // What is measured of a link that tests slow down.
 
 #include "train/measure_link.h"
+#include "base/available_cores.h"
 
 #include <gtest/gtest.h>
 

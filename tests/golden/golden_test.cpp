@@ -91,11 +91,11 @@ TrainingRun run_for(const json& facts, std::optional<std::string> schedule, Prec
   if (schedule)
     options.spec.schedule = *schedule;
   else
-    options.more.planner.compile.own_order = [&](const Graph& g) { return random_order(facts.at("model"), g); };
+    options.more.compile.own_order = [&](const Graph& g) { return random_order(facts.at("model"), g); };
   options.spec.plan_seconds = 0.3;
   use_test_device(options, precision, 2);
-  options.more.planner.compile.extra_passes = {
-      keep_gradients(), keep_buffers([](const std::string& name) { return name == "clip.factor"; })};
+  options.more.compile.extra_passes = {keep_gradients(),
+                                       keep_buffers([](const std::string& name) { return name == "clip.factor"; })};
   const ModelSettings settings(facts.at("settings").get<std::map<std::string, double>>());
   Graph forward = build_model(facts.at("model"), settings);
   options.more.initial = initial_weights(forward, facts.at("initial"));

@@ -115,11 +115,11 @@ TrainingRun run_for(const OnnxCase& onnx, std::optional<std::string> schedule, P
   if (schedule)
     options.spec.schedule = *schedule;
   else
-    options.more.planner.compile.own_order = [&](const Graph& g) { return random_order(onnx.file().filename(), g); };
+    options.more.compile.own_order = [&](const Graph& g) { return random_order(onnx.file().filename(), g); };
   options.spec.plan_seconds = 0.3;
   use_test_device(options, precision, 2);
   options.more.initial = std::move(network.values);
-  options.more.planner.compile.extra_passes = {keep_gradients()};
+  options.more.compile.extra_passes = {keep_gradients()};
   return run_of(std::move(network.graph), std::move(options));
 }
 

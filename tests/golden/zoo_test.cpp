@@ -29,10 +29,10 @@ FirstStep run_first_step(const json& facts, Precision precision) {
   Graph forward = build_model(facts.at("model"), settings_of(facts));
   RunSetup options;
   set_optimizer(options.spec, {.kind = OptimizerSettings::Kind::sgd, .momentum = 0});
-  options.more.planner.compile.own_order = [&](const Graph& g) { return random_order(facts.at("model"), g); };
+  options.more.compile.own_order = [&](const Graph& g) { return random_order(facts.at("model"), g); };
   use_test_device(options, precision, 2);
   options.more.initial = initial_weights(forward, facts.at("initial"));
-  options.more.planner.compile.extra_passes = {keep_gradients()};
+  options.more.compile.extra_passes = {keep_gradients()};
   TrainingRun training = run_of(std::move(forward), std::move(options));
   const StepResult result = training.step(batch_of(0, sample_form_of(training.graph()), training.batch()), 0.0f);
   return {result.loss, gradients_of(training)};

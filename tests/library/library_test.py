@@ -3,8 +3,9 @@
 
     library_test.py outside_project|embedding --build BUILD --source SOURCE --cmake CMAKE --compiler CXX --generator GENERATOR
 
-outside_project: installs BUILD into a temporary folder, moves it, and builds and runs a small project against it, found
-by CMake's find_package and, where pkg-config is installed, by pkg-config.
+outside_project: installs BUILD into a temporary folder, moves it, and builds a small project against it, found by CMake's
+find_package and, where pkg-config is installed, by pkg-config. The project trains a network with a schedule of its own; its
+weights must be those of the same network trained by the installed program.
 embedding: configures a project that takes SOURCE in by add_subdirectory, and looks at what is forced on it: nothing.
 """
 import argparse
@@ -12,12 +13,14 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXPECTED = "6 tasks"
+# What outside/main.cpp trains on.
+SAMPLES, BATCH, PIXELS, CLASSES, SEED = 48, 8, 28 * 28, 10, 7
 
 
 def run(*command, **options) -> str:
@@ -40,6 +43,56 @@ def configure(arguments, source: pathlib.Path, build: pathlib.Path, *variables: 
                f"-DCMAKE_CXX_COMPILER={arguments.compiler}", *variables)
 
 
+def philox(key: int, low: int, high: int) -> list[int]:
+    """Philox 4x32-10: four random words of 32 bits for a key and the two halves of a counter."""
+    mask = (1 << 32) - 1
+    counter = [low & mask, low >> 32, high & mask, high >> 32]
+    keys = [key & mask, key >> 32]
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [(p1 >> 32) ^ counter[1] ^ keys[0], p1 & mask, (p0 >> 32) ^ counter[3] ^ keys[1], p0 & mask]
+        keys = [(keys[0] + 0x9E3779B9) & mask, (keys[1] + 0xBB67AE85) & mask]
+    return counter
+
+
+def order_of_first_epoch(samples: int, seed: int) -> list[int]:
+    """In which order `overtake train` takes the samples of its data."""
+    order = list(range(samples))
+    for left in range(samples, 1, -1):
+        words = philox(seed, left, 0)
+        other = (words[0] | words[1] << 32) % left
+        order[left - 1], order[other] = order[other], order[left - 1]
+    return order
+
+
+def write_npy(path: pathlib.Path, form: str, shape: tuple[int, ...], numbers: bytes) -> None:
+    header = str({"descr": form, "fortran_order": False, "shape": shape})
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + numbers)
+
+
+def hash_by_command_line(program: pathlib.Path, work: pathlib.Path) -> str:
+    """Of the weights of outside/main.cpp's network, trained on the same samples by `overtake train`."""
+    pixels = [i * 37 % 128 / 128 for i in range(SAMPLES * PIXELS)]
+    images, labels = [b""] * SAMPLES, [b""] * SAMPLES
+    for i, place in enumerate(order_of_first_epoch(SAMPLES, SEED)):
+        images[place] = struct.pack(f"<{PIXELS}f", *pixels[i * PIXELS:(i + 1) * PIXELS])
+        labels[place] = struct.pack("<i", i % CLASSES)
+    write_npy(work / "x.npy", "<f4", (SAMPLES, 1, 28, 28), b"".join(images))
+    write_npy(work / "y.npy", "<i4", (SAMPLES,), b"".join(labels))
+    data = ",".join([str(work / "x.npy"), str(work / "y.npy")] * 2)  # to train on, and to test with
+    said = run(program, "train", "lenet", "--batch", BATCH, "--data", f"npy:{data}", "--epochs", 1, "--parts", 2, "--seed",
+               SEED, "--schedule", "in-order", "--json")
+    return json.loads(said.splitlines()[-1])["weights_hash"]
+
+
+def expect_trained(what: str, said: str, weights_hash: str) -> None:
+    facts = dict(line.split(maxsplit=1) for line in said.splitlines())
+    expect(f"{what}: its own schedule is run", facts["order"] == "beside", said)
+    expect(f"{what}: its own cost model predicts the step", int(facts["predicted_ns"]) > 0, said)
+    expect(f"{what}: it has the weights of `overtake train`", facts["weights_hash"] == weights_hash, said + weights_hash)
+
+
 def outside_project(arguments, work: pathlib.Path) -> None:
     # What is installed must not depend on where it was installed to.
     run(arguments.cmake, "--install", arguments.build, "--prefix", work / "first")
@@ -51,8 +104,9 @@ def outside_project(arguments, work: pathlib.Path) -> None:
 
     configure(arguments, HERE / "outside", work / "outside", f"-DCMAKE_PREFIX_PATH={prefix}")
     run(arguments.cmake, "--build", work / "outside")
-    said = run(work / "outside" / "outside")
-    expect("a project finds Overtake by find_package", EXPECTED in said, said)
+    weights_hash = hash_by_command_line(prefix / "bin" / "overtake", work)
+    expect_trained("a project that found Overtake by find_package", run(work / "outside" / "outside"), weights_hash)
+    run(work / "outside" / "errors")
 
     if shutil.which("pkg-config") is None:
         print("pkg-config is not installed: not tried")
@@ -62,7 +116,7 @@ def outside_project(arguments, work: pathlib.Path) -> None:
     program = work / "by_pkg_config"
     run(arguments.compiler, "-std=c++20", HERE / "outside" / "main.cpp", *flags, "-o", program)
     said = run(program, env=os.environ | {"LD_LIBRARY_PATH": str(folder.parent)})
-    expect("a program finds Overtake by pkg-config", EXPECTED in said, said)
+    expect_trained("a program that found Overtake by pkg-config", said, weights_hash)
 
 
 def embedding(arguments, work: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/available_cores.h"
 #include "base/error.h"
 #include "exec/backend.h"
 #include "exec/cpu/description.h"

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/available_cores.h"
 #include "base/error.h"
 #include "base/median.h"
 #include "base/units.h"

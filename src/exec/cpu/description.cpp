@@ -6,6 +6,7 @@
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "base/available_cores.h"
 #include "exec/cpu/target.h"
 #include "exec/executor.h"
 

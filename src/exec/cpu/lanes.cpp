@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/available_cores.h"
 #include "base/error.h"
 
 namespace overtake {
@@ -30,12 +31,6 @@ void pin_to_core(unsigned index) {
 }
 
 }  // namespace
-
-unsigned available_cores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&allowed)));
-}
 
 LaneThreads::LaneThreads(unsigned threads, std::size_t lanes)
     : offers_(std::max<std::size_t>(threads, lanes)), spans_(offers_.size()) {

@@ -7,17 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include "plan/pipeline/schedule.h"
+#include "overtake/pipeline_schedule.h"
 
 namespace overtake {
 
-// The weight gradients of k blocks of every chunk come after all input gradients of the last micro-batch, in the order
-// in which forward needs them: the first k blocks, or those that follow the first `from` ones. Late gradients of later
-// blocks have more of the next forward to hide behind, those of earlier ones less work before them.
-struct FirstK {
-  std::uint32_t k = 0, from = 0;
-  auto operator<=>(const FirstK&) const = default;
-};
 FirstK first_k_from_string(std::string_view text);  // "12" or "12@30": the twelve after the first thirty
 std::string to_string(FirstK first_k);
 

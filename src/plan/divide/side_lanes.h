@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "overtake/program.h"
 #include "plan/divide/outline.h"
-#include "plan/program.h"
 
 namespace overtake {
 

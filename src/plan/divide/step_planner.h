@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "overtake/machine.h"
+#include "overtake/program.h"
 #include "plan/divide/outline.h"
 #include "plan/divide/parallel_options.h"
 #include "plan/divide/workload.h"
 #include "plan/prediction.h"
-#include "plan/program.h"
 
 namespace overtake {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "overtake/program.h"
 #include "overtake/task_cost.h"
-#include "plan/program.h"
 
 namespace overtake {
 

@@ -1,30 +1,15 @@
 #pragma once
-// A training step of a pipeline as blocks: what every device runs, in which order, how long that takes and what it
-// keeps in memory. Knows no graph.
-//
-// The model is a chain of stages. A schedule cuts it into chunks of neighbouring stages and gives each chunk a device.
-// A micro-batch passes all chunks forward, then backward; its input gradients go from chunk to chunk, its weight
-// gradients go nowhere and may come late.
+// A training step of a pipeline as blocks: what every device runs, in which order (overtake/pipeline_schedule.h says
+// how that is written down), how long that takes and what it keeps in memory. Knows no graph.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "overtake/types.h"
+#include "overtake/pipeline_schedule.h"
 
 namespace overtake {
-
-// A chunk's part of a micro-batch: its forward, its input gradient or its weight gradient.
-struct ChunkTask {
-  Kind kind = Kind::forward;  // or input_grad, weight_grad; no other
-  // One task with the block right behind it: they start when both can, and their results leave when both are done. So
-  // are the two gradients in schedules that do not part them.
-  bool is_joined = false;
-  std::uint32_t chunk = 0;
-  std::uint32_t micro_batch = 0;
-  bool operator==(const ChunkTask&) const = default;
-};
 
 // Of one stage, or summed over those of a chunk; per micro-batch, but for weights.
 struct BlockCosts {
@@ -69,25 +54,6 @@ struct PipelineProblem {
     if (!link_ns.empty()) return a == b;
     return (kind_of_device.empty() || kind_of_device[a] == kind_of_device[b]) && cap(a) == cap(b);
   }
-};
-
-// Which stages lie where. Micro-batches may take different routes: then several devices have the same chunk.
-struct PipelineLayout {
-  std::vector<std::uint32_t> first_block;             // per chunk, and the number of stages at the end
-  std::vector<std::vector<std::uint32_t>> device_of;  // [route][chunk]
-  std::vector<std::uint32_t> route_of;                // by micro-batch; empty: all take route 0
-
-  std::uint32_t chunks() const { return static_cast<std::uint32_t>(first_block.size()) - 1; }
-  std::uint32_t route(std::uint32_t micro_batch) const { return route_of.empty() ? 0 : route_of[micro_batch]; }
-  bool operator==(const PipelineLayout&) const = default;
-};
-
-using ChunkOrders = std::vector<std::vector<ChunkTask>>;  // by device
-
-struct PipelineSchedule {
-  std::string name;
-  PipelineLayout layout;
-  ChunkOrders orders;
 };
 
 struct DeviceTimes {
