@@ -40,6 +40,10 @@ class Executor {
 
   virtual const Plan& plan(std::size_t program) const = 0;
 
+  // Before the first step, where other processes have parts of the plans: all of them call it at once, when what they
+  // communicate by is connected. Transfers move whatever lies there, so what lives across steps is written afterwards.
+  virtual void connect() {}
+
   // Starts a step of a plan. Steps run one after the other, in the order they were started. What a plan delays runs
   // with its next step, or before anything else is asked of the executor.
   virtual void start(std::size_t program, const StepArgs& args) = 0;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,14 +42,18 @@ class PassRunner {
   template <class State>
   State run(const Pass<State>& pass, State state);
 
-  // Leaves out these passes as well.
-  void skip(const std::set<std::string>& names) { options_.skip.insert(names.begin(), names.end()); }
+  // One that leaves out these passes as well, and keeps its records with this one's.
+  PassRunner without(const std::vector<std::string>& names) const {
+    PassRunner other = *this;
+    other.options_.skip.insert(names.begin(), names.end());
+    return other;
+  }
 
-  const std::vector<PassRecord>& records() const { return records_; }
+  const std::vector<PassRecord>& records() const { return *records_; }
 
  private:
   RunnerOptions options_;
-  std::vector<PassRecord> records_;
+  std::shared_ptr<std::vector<PassRecord>> records_ = std::make_shared<std::vector<PassRecord>>();
 };
 
 inline const Graph& graph_of(const Graph& g) { return g; }
@@ -62,7 +67,7 @@ State PassRunner::run(const Pass<State>& pass, State state) {
   PassRecord record{.name = pass.name};
   if (options_.skip.contains(pass.name)) {
     record.skipped = true;
-    records_.push_back(record);
+    records_->push_back(record);
     return state;
   }
   OVERTAKE_CHECK(!pass.needs || pass.needs(state), "pass {}: what it needs does not hold", pass.name);
@@ -80,7 +85,7 @@ State PassRunner::run(const Pass<State>& pass, State state) {
   record.changed = fingerprint(state) != before;
   if (record.changed && options_.print)
     options_.print(fmt::format("after {} ({:.2f} ms):\n{}", pass.name, record.ms, print(graph_of(state))));
-  records_.push_back(record);
+  records_->push_back(record);
   return state;
 }
 

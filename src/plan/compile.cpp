@@ -305,15 +305,16 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
   // Gradients are clipped where all devices' are known: behind dividing.
   if (is_divided) optimizer.clip_norm = 0;
   // Updates of a stage's weights are its own, and what is sent lies in a buffer of its own.
-  if (is_divided) runner.skip({"group_updates", "share_concats"});
-  runner.skip({spec.skip_passes.begin(), spec.skip_passes.end()});
+  std::vector<std::string> skipped = spec.skip_passes;
+  if (is_divided) skipped.insert(skipped.end(), {"group_updates", "share_concats"});
+  PassRunner graph_runner = runner.without(skipped);
   p.step = build_training_graph(p.model, *machine.target,
                                 {.optimizer = optimizer,
                                  .bf16 = spec.precision == "bf16",
                                  .propagate_layouts = spec.layouts,
                                  .parts = std::max(1u, spec.parts),
                                  .extra = with_readable(options)},
-                                runner);
+                                graph_runner);
   return p;
 }
 

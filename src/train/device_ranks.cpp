@@ -57,11 +57,15 @@ std::string gpu_of_rank(const std::string& device, int rank, int local_rank, con
   return fmt::format("cuda:{}", local_rank);
 }
 
-void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups) {
+Detail with_checked_turns(Detail whole) {
   whole.plan = with_transfer_turns(std::move(whole.plan));
   check_order(whole);
+  return whole;
+}
+
+void connect_channels(const std::vector<Channel>& channels, int rank, const MakeDeviceGroup& make,
+                      DeviceGroups& groups) {
   // All ranks go through the channels in the same order, so none waits for one that waits for it.
-  const std::vector<Channel> channels = channels_of(whole.plan);
   for (const Channel& channel : channels) {
     const auto own = std::ranges::find(channel.devices, rank);
     if (own == channel.devices.end() || groups.by_channel.contains(to_string(channel))) continue;

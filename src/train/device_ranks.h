@@ -8,6 +8,7 @@
 #include "comm/nccl/device_groups.h"
 #include "exec/cuda/description.h"
 #include "plan/divide/detail.h"
+#include "plan/divide/transfer_turns.h"
 
 namespace overtake {
 
@@ -20,9 +21,12 @@ std::string gpu_of_rank(const std::string& device, int rank, int local_rank, con
 using MakeDeviceGroup =
     std::function<std::shared_ptr<NcclGroup>(const std::string& channel, int rank, int size, int most_blocks)>;
 
-// Makes a plan over all devices one that GPUs can run: gives its transfers turns, checks that what all devices then
-// call fits together, and connects those channels of rank `rank` that are not connected yet. All ranks call it for the
-// same plans, in the same order.
-void connect_devices(Detail& whole, int rank, const MakeDeviceGroup& make, DeviceGroups& groups);
+// A plan over all devices as GPUs can run it: its transfers have turns, and what all devices then call fits together.
+Detail with_checked_turns(Detail whole);
+
+// Connects those of the channels that rank `rank` is a member of and that are not connected yet. All ranks call it for
+// the same channels, in the same order.
+void connect_channels(const std::vector<Channel>& channels, int rank, const MakeDeviceGroup& make,
+                      DeviceGroups& groups);
 
 }  // namespace overtake

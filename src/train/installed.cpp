@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "exec/plain_values.h"
-#include "ops/check_task.h"
 #include "plan/detail_of.h"
 #include "plan/divide/workload.h"
 #include "plan/in_order.h"
@@ -28,22 +27,35 @@ std::string shape_of_a_sample(const Shape& shape) {
 Installed::Installed(Program program, const Workplace& place, std::optional<std::uint64_t> memory_cap,
                      const Installed* before)
     : program_(std::move(program)) {
-  Detail whole = detail_of(program_);
-  if (place.devices.device_groups)
-    connect_devices(whole, place.rank(), place.make_device_group, *place.devices.device_groups);
-  const bool is_divided = program_.has_several_devices();
-  const Detail mine = is_divided ? own_part(whole, place.devices) : whole;
-  Plan train = place_memory(mine.plan, memory_cap);
-  Plan evaluate = place_memory(is_divided ? forward_part(mine.plan) : schedule_forward(mine.plan.graph));
-  for (const Plan* p : {&train, &evaluate}) {
-    verify(*p);
-    check_tasks(p->graph);
+  PassRunner runner;
+  Detail whole = detail_of(program_, runner);
+  if (place.devices.device_groups) {
+    whole = runner.run(Pass<Detail>{"turns", with_checked_turns}, std::move(whole));
+    channels_ = channels_of(whole.plan);
   }
-  shares_memory_ = before != nullptr && have_same_persistent_layout(train, before->plan());
+  const bool is_divided = program_.has_several_devices();
+  const auto own = [&](const Detail& of) { return is_divided ? own_part(of, place.devices) : of; };
+  const Detail mine = runner.run(Pass<Detail>{"own_part", own}, whole);
+  const auto forward = [&](Plan p) { return is_divided ? forward_part(std::move(p)) : schedule_forward(p.graph); };
+  const auto in_memory = [&](Plan p) { return place_memory(std::move(p), memory_cap); };
+  const auto evaluating = [](Plan p) { return place_memory(std::move(p)); };
+  Plan train = runner.run(Pass<Plan>{"memory", in_memory}, mine.plan);
+  Plan evaluate = runner.run(Pass<Plan>{"forward", forward}, mine.plan);
+  evaluate = runner.run(Pass<Plan>{"memory", evaluating}, std::move(evaluate));
+  passes_ = runner.records();
+  // Connecting writes to what GPUs of several ranks have in memory, so theirs is not taken over.
+  shares_memory_ =
+      before != nullptr && !place.devices.device_groups && have_same_persistent_layout(train, before->plan());
   executor_ = place.backend->make_executor({std::move(train), std::move(evaluate)},
                                            shares_memory_ ? before->parameters().memory() : nullptr);
   parameters_ = std::make_unique<ParameterStore>(program_.step, whole, mine, *executor_, place.groups());
   find_samples(mine, place);
+}
+
+void Installed::connect(const Workplace& place) {
+  if (place.devices.device_groups)
+    connect_channels(channels_, place.rank(), place.make_device_group, *place.devices.device_groups);
+  executor_->connect();
 }
 
 void Installed::find_samples(const Detail& mine, const Workplace& place) {

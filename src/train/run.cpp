@@ -72,6 +72,8 @@ TrainingRun::TrainingRun(PlannedRun planned, Workplace place, const RunSpec& spe
     : place_(std::move(place)), seed_(spec.seed), initial_(std::move(initial)), passes_(std::move(planned.passes)) {
   memory_cap_ = memory_cap_of(spec);
   now_ = std::make_unique<Installed>(std::move(planned.program), place_, memory_cap_, nullptr);
+  std::ranges::copy(now_->passes(), std::back_inserter(passes_));
+  now_->connect(place_);
   start_anew();
 }
 
@@ -89,9 +91,10 @@ TrainingRun::Prepared TrainingRun::prepare(Program program) const {
 void TrainingRun::adopt(Prepared prepared) {
   check_at_rest("adopt");
   settle();
-  if (!prepared->shares_memory()) prepared->parameters().take(now_->parameters());
   // No transfer of the program before is under way when one of the next begins.
   if (has_ranks()) place_.groups()->world->barrier({.tag = kPlanningTag + 2});
+  prepared->connect(place_);
+  if (!prepared->shares_memory()) prepared->parameters().take(now_->parameters());
   now_ = std::move(prepared);
 }
 

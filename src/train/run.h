@@ -62,8 +62,8 @@ class TrainingRun {
   void fill_inputs(std::uint64_t seed);
 
   // Going on with another program of the same model: other lanes, other stages, another order of micro-batches. It is
-  // allocated and bound beside training, without communication (but for ranks with a GPU each, which connect). A user
-  // error if it learns other weights or keeps other states.
+  // allocated and bound beside training, without communication. A user error if it learns other weights or keeps other
+  // states.
   using Prepared = std::unique_ptr<Installed>;
   Prepared prepare(Program program) const;
   // Between two steps; all ranks at once. Parameters and states are found by name, stay where they are if the new

@@ -38,6 +38,11 @@ class OneRank {
   std::unique_ptr<Backend> alone, ranked;
 };
 
+std::unique_ptr<Executor> connected(std::unique_ptr<Executor> executor) {
+  executor->connect();
+  return executor;
+}
+
 // x goes through a sum, a sum in parts, and is put together again.
 struct ThroughAll {
   static constexpr std::int64_t kCount = 10007;
@@ -71,7 +76,7 @@ struct ThroughAll {
 template <class T>
 void expect_through(OneRank& rank) {
   const ThroughAll through(std::is_same_v<T, float> ? DType::f32 : DType::bf16);
-  const auto executor = rank.ranked->make_executor({through.plan});
+  const auto executor = connected(rank.ranked->make_executor({through.plan}));
   for (unsigned step = 0; step < 5; ++step) {
     const std::vector<T> given = random_values<T>(ThroughAll::kCount, step);
     std::memcpy(executor->bytes(through.x).data(), given.data(), given.size() * sizeof(T));
@@ -106,7 +111,7 @@ TEST(RankPlan, ReductionsOverOneMemberChangeNoWeights) {
     for (const OneMember way : {OneMember::all_reduce, OneMember::scatter_gather, OneMember::delayed}) {
       const OneMemberPlan reduced(graph, way);
       EXPECT_GT(reduced.transfers(), 5u);
-      EXPECT_EQ(want, weights_after(*rank.ranked->make_executor({reduced.placed()}), 5))
+      EXPECT_EQ(want, weights_after(*connected(rank.ranked->make_executor({reduced.placed()})), 5))
           << model << " " << static_cast<int>(way);
     }
   }
@@ -116,7 +121,7 @@ TEST(RankPlan, ACommunicatorThatIsGoneIsAnError) {
   OVERTAKE_NEEDS_GPU();
   OneRank rank(Precision::f32, false);
   const ThroughAll through(DType::f32);
-  const auto executor = rank.ranked->make_executor({through.plan});
+  const auto executor = connected(rank.ranked->make_executor({through.plan}));
   executor->run(0, {});
   rank.groups->by_channel.at("0")->abort("given up by the test");
   EXPECT_THROW(executor->run(0, {}), CommError);
@@ -127,7 +132,7 @@ TEST(RankPlan, GivingUpDoesNotHang) {
   OVERTAKE_NEEDS_GPU();
   OneRank rank(Precision::f32);
   const ThroughAll through(DType::f32);
-  auto executor = rank.ranked->make_executor({through.plan});
+  auto executor = connected(rank.ranked->make_executor({through.plan}));
   for (int i = 0; i < 3; ++i) executor->run(0, {});
   rank.groups->by_channel.at("0")->abort("given up by the test");
   executor.reset();

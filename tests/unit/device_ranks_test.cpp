@@ -82,8 +82,8 @@ TEST(ConnectDevices, EachRankItsOwnChannelsOnceInOneOrder) {
       return nullptr;
     };
     for (int twice = 0; twice < 2; ++twice) {
-      Detail whole = two_by_two();
-      connect_devices(whole, rank, make, groups);
+      const Detail whole = with_checked_turns(two_by_two());
+      connect_channels(channels_of(whole.plan), rank, make, groups);
     }
     EXPECT_EQ(groups.by_channel.size(), 3u);
     int blocks = 0;

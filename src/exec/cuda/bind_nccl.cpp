@@ -1,5 +1,7 @@
 // Transfers of a plan that is one rank's part: NCCL's calls, all of a task at once.
 
+#include <algorithm>
+
 #include "comm/nccl/nccl_group.h"
 #include "exec/cuda/bindings.h"
 #include "exec/transfer_calls.h"
@@ -42,7 +44,10 @@ Launch rank_transfer(const TaskView& v, CudaProgramData& program) {
   const GpuRanks& ranks = program.device().ranks();
   const TransferCall call = transfer_call(v.graph(), v.task(), ranks.own_rank());
   OVERTAKE_CHECK(v.attrs().has("turn"), "{} {} has no turn", to_string(call.kind), call.number);
-  NcclGroup& group = ranks.group(call.channel);
+  // It is connected later, before the first step.
+  const std::vector<std::int64_t>& members = call.channel.devices;
+  const auto size = static_cast<int>(members.size());
+  const auto own = static_cast<int>(std::ranges::find(members, ranks.own_rank()) - members.begin());
   const int receiver = 1, sender = 0;  // of a channel of messages
   std::vector<NcclCall> calls;
   for (std::size_t i = 0; i < call.moved.size(); ++i) {
@@ -64,15 +69,15 @@ Launch rank_transfer(const TaskView& v, CudaProgramData& program) {
             {.what = What::all_reduce, .from = v.in<std::byte>(i), .to = data, .count = count, .dtype = m.dtype});
         break;
       case Kind::reduce_scatter:
-        add_parts(call, m, data, v.out<std::byte>(i), group.rank(), group.size(), calls);
+        add_parts(call, m, data, v.out<std::byte>(i), own, size, calls);
         break;
       default:
         OVERTAKE_CHECK(call.kind == Kind::all_gather, "{} is no transfer", to_string(call.kind));
-        add_parts(call, m, data, const_cast<std::byte*>(v.in<std::byte>(i)), group.rank(), group.size(), calls);
+        add_parts(call, m, data, const_cast<std::byte*>(v.in<std::byte>(i)), own, size, calls);
     }
   }
   if (calls.empty()) return {};
-  return [&group, calls](cudaStream_t stream) { group.enqueue(stream, calls); };
+  return [&ranks, channel = call.channel, calls](cudaStream_t stream) { ranks.group(channel).enqueue(stream, calls); };
 }
 
 }  // namespace overtake::cuda_bindings

@@ -94,12 +94,15 @@ class CudaExecutor final : public Executor {
     if (!memory)
       for (const Constant& c : plans_[0].graph.constants) write_plain(c.buffer, *c.bytes);
     check_cuda_call(cudaDeviceSynchronize(), "copying tables");  // copies from pageable memory end when they like
-    if (device_.ranks().are_there())
-      for (const Program& p : programs_) p.bound->connect();
   }
   ~CudaExecutor() override { device_.ranks().drain(main()); }
 
   const Plan& plan(std::size_t program) const override { return plans_.at(program); }
+
+  void connect() override {
+    if (!device_.ranks().are_there()) return;
+    for (const Program& p : programs_) p.bound->connect();
+  }
   std::size_t most_under_way() const override { return kUnderWay; }
 
   void start(std::size_t program, const StepArgs& args) override {

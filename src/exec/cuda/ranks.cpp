@@ -41,9 +41,8 @@ NcclGroup& GpuRanks::group(const Channel& channel) const {
   return *found->second;
 }
 
-std::uint16_t GpuRanks::index_of(const Channel& channel) const {
-  const auto& all = groups_->by_channel;
-  return static_cast<std::uint16_t>(std::distance(all.begin(), all.find(to_string(channel))));
+std::uint16_t GpuRanks::index_of(const Channel& channel) {
+  return indices_.try_emplace(channel, static_cast<std::uint16_t>(indices_.size())).first->second;
 }
 
 cudaError_t GpuRanks::wait(cudaStream_t stream) {

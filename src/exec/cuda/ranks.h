@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +25,10 @@ class GpuRanks {
 
   bool are_there() const { return ranks_ != nullptr && groups_ != nullptr; }
   int own_rank() const { return ranks_->world->rank(); }
-  // A channel's communicator, and which of them it is.
+  // A channel's communicator; it must be connected.
   NcclGroup& group(const Channel& channel) const;
-  std::uint16_t index_of(const Channel& channel) const;
+  // A number for each channel, the same for all programs.
+  std::uint16_t index_of(const Channel& channel);
 
   // Until all that is on the stream, or was before the event, has ended; gives what CUDA says of it. With other ranks
   // it looks after them meanwhile: one that is lost, one that has left, an error of NCCL, or a GPU that takes far
@@ -47,6 +49,7 @@ class GpuRanks {
 
   std::shared_ptr<RankGroups> ranks_;
   std::shared_ptr<DeviceGroups> groups_;
+  std::map<Channel, std::uint16_t> indices_;
   Clock::duration longest_{0};  // that anything was waited for
 };
 

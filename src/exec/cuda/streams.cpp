@@ -6,7 +6,7 @@
 namespace overtake {
 namespace {
 
-Track track_of_transfer(const Graph& g, TaskId t, std::uint16_t lane, const GpuRanks& ranks) {
+Track track_of_transfer(const Graph& g, TaskId t, std::uint16_t lane, GpuRanks& ranks) {
   const Task& task = g.tasks[t];
   OVERTAKE_CHECK(task.op == Op::transfer, "task {} is on an asynchronous lane, but no transfer", g.task_name(t));
   if (ranks.are_there())
@@ -26,7 +26,7 @@ bool can_copy_for_all(const VirtualGpus& split, const VirtualLink& link) {
 
 }  // namespace
 
-std::vector<Track> tracks_of(const Plan& plan, const GpuRanks& ranks) {
+std::vector<Track> tracks_of(const Plan& plan, GpuRanks& ranks) {
   std::vector<Track> tracks(plan.graph.tasks.size());
   std::map<std::pair<std::uint16_t, bool>, std::uint16_t> lanes;  // how many there are, by device and kind
   for (const Lane& lane : plan.lanes) {

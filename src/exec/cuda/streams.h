@@ -26,7 +26,7 @@ struct Track {
 };
 
 // By task; those that do not run have any.
-std::vector<Track> tracks_of(const Plan& plan, const GpuRanks& ranks);
+std::vector<Track> tracks_of(const Plan& plan, GpuRanks& ranks);
 
 class StreamPool {
  public:
