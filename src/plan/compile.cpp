@@ -12,14 +12,11 @@
 #include "passes/training_passes.h"
 #include "plan/detail_of.h"
 #include "plan/lanes/lane_choices.h"
-#include "plan/lanes/worthwhile.h"
 #include "plan/own_order.h"
 #include "run/field.h"
 
 namespace overtake {
 namespace {
-
-constexpr int kRoundsToWin = 4;
 
 // "0-3,8".
 std::vector<std::uint32_t> devices_from_text(const std::string& text) {
@@ -159,66 +156,25 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
   return passes;
 }
 
-bool has_side_lanes(const PlanChoice& c) { return !c.side.tasks.empty(); }
-
-std::string times_text(const PlanChoice& best, const PlanChoice& in_order, bool is_measured) {
-  const auto ms = [&](const PlanChoice& c) {
-    return static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns) * 1e-6;
+// What is for one device and a batch in one piece only.
+void check_undivided(const RunSpec& spec, const CompileOptions& options) {
+  if (!parallel_options(spec).is_used()) return;
+  const auto check = [&](bool is_given, std::string_view name) {
+    if (is_given)
+      fail_user(
+          "`{}`: it is for one device and a batch in one piece, and this run has {} x {} devices with {} pieces "
+          "each; leave it out",
+          name, spec.replicas, spec.stages, spec.micro_batches);
   };
-  return fmt::format("{} {:.2f} ms, in order {:.2f} ms", is_measured ? "measured" : "predicted", ms(best),
-                     ms(in_order));
+  check(options.own_order != nullptr, "own_order");
+  check(!options.readable.empty(), "readable");
 }
 
-void choose_lanes(Program& p) {
-  std::vector<PlanChoice>& all = p.choices;
-  p.chosen = 0;
-  if (all.size() < 2) return;
-  const bool is_measured = all[0].measured_ns > 0, must = p.spec.schedule == "ooo";
-  const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
-  const auto fastest = std::ranges::min_element(all.begin() + 1, all.end(), {}, ns);
-  const std::string times = times_text(*fastest, all[0], is_measured);
-  if (!must && static_cast<double>(ns(*fastest)) > kWorthwhileTime * static_cast<double>(ns(all[0]))) {
-    const bool is_faster = ns(*fastest) < ns(all[0]);
-    p.reason = fmt::format("schedule: in order; reordering {}: {}",
-                           is_faster ? "gains less than 1 % here" : "does not pay here", times);
-  } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
-    p.reason =
-        fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
-  } else {
-    p.chosen = static_cast<std::size_t>(fastest - all.begin());
-    p.reason = fmt::format("schedule: {}; {}", describe(fastest->order), times);
-  }
-}
-
-void choose_division(Program& p) {
-  const bool is_measured = std::ranges::any_of(p.choices, [](const PlanChoice& c) { return c.measured_ns > 0; });
-  // What was not measured, because it had no room, is not taken where others were. A second lane must be worthwhile.
-  const auto key = [&](const PlanChoice& c) {
-    const auto ns = static_cast<double>(is_measured ? c.measured_ns : c.predicted_ns);
-    const bool has_no_room = is_measured ? c.measured_ns == 0 : !c.fits;
-    return std::pair(has_no_room, has_side_lanes(c) ? ns / kWorthwhileTime : ns);
-  };
-  const auto best = std::ranges::min_element(p.choices, {}, key);
-  p.chosen = static_cast<std::size_t>(best - p.choices.begin());
-  if (p.choices.size() < 2) return;
-  const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
-  // The last choice is the best one's twin on one lane, where that has two.
-  const bool has_twin = has_side_lanes(p.choices[0]) && !has_side_lanes(p.choices.back());
-  std::vector<PlanChoice> others = p.choices;
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(p.chosen));
-  const PlanChoice& other = !has_twin               ? *std::ranges::min_element(others, {}, key)
-                            : has_side_lanes(*best) ? p.choices.back()
-                                                    : p.choices[0];
-  const auto time = [&](const PlanChoice& c) {
-    return ns(c) > 0 ? fmt::format("{:.2f} ms", static_cast<double>(ns(c)) * 1e-6) : std::string("no room");
-  };
-  const std::string what = !has_twin               ? best->name
-                           : has_side_lanes(*best) ? "weight gradients on a second lane of every device"
-                           : ns(other) > 0 && ns(other) < ns(*best)
-                               ? "one lane on every device, a second gains less than 1 % here"
-                               : "one lane on every device, a second does not pay here";
-  p.reason = fmt::format("schedule: {}; {} {}, {} {}", what, is_measured ? "measured" : "predicted", time(*best),
-                         other.name, time(other));
+// The user's own passes, and what keeps the tensors that are to be readable.
+std::vector<Pass<Graph>> with_readable(const CompileOptions& options) {
+  std::vector<Pass<Graph>> passes = options.extra_passes;
+  if (!options.readable.empty()) passes.push_back(keep_readable(options.readable));
+  return passes;
 }
 
 }  // namespace
@@ -257,31 +213,6 @@ std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machi
               there - 1);
   return devices;
 }
-
-namespace {
-
-// What is for one device and a batch in one piece only.
-void check_undivided(const RunSpec& spec, const CompileOptions& options) {
-  if (!parallel_options(spec).is_used()) return;
-  const auto check = [&](bool is_given, std::string_view name) {
-    if (is_given)
-      fail_user(
-          "`{}`: it is for one device and a batch in one piece, and this run has {} x {} devices with {} pieces "
-          "each; leave it out",
-          name, spec.replicas, spec.stages, spec.micro_batches);
-  };
-  check(options.own_order != nullptr, "own_order");
-  check(!options.readable.empty(), "readable");
-}
-
-// The user's own passes, and what keeps the tensors that are to be readable.
-std::vector<Pass<Graph>> with_readable(const CompileOptions& options) {
-  std::vector<Pass<Graph>> passes = options.extra_passes;
-  if (!options.readable.empty()) passes.push_back(keep_readable(options.readable));
-  return passes;
-}
-
-}  // namespace
 
 Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, PassRunner& runner,
                      const CompileOptions& options) {
@@ -332,7 +263,5 @@ Program compile(Graph model, const RunSpec& spec, const Machine& machine, const 
   PassRunner runner({.skip = {}, .print = options.print_passes});
   return compile(std::move(model), completed_for(spec, machine, available_cores()), machine, runner, options);
 }
-
-void choose(Program& program) { program.is_outlined() ? choose_division(program) : choose_lanes(program); }
 
 }  // namespace overtake

@@ -90,6 +90,13 @@ PlanChoice choice_from(const json& in) {
   return c;
 }
 
+// The step's constants are the model's, not copies of them: fingerprints tell constants apart by where they lie.
+void share_constants(const Graph& model, Graph& step) {
+  for (Constant& mine : step.constants)
+    for (const Constant& c : model.constants)
+      if (*c.bytes == *mine.bytes) mine.bytes = c.bytes;
+}
+
 Program program_from(const json& in) {
   Program p;
   p.spec = spec_from_json(in.at("spec"));
@@ -97,6 +104,7 @@ Program program_from(const json& in) {
   p.devices = in.at("devices").get<std::vector<std::uint32_t>>();
   p.model = load_graph_json(in.at("model").dump());
   p.step = load_graph_json(in.at("step").dump());
+  share_constants(p.model, p.step);
   p.costs = costs_from(in.at("costs"));
   for (const json& choice : in.at("choices")) p.choices.push_back(choice_from(choice));
   p.chosen = in.at("chosen").get<std::size_t>();

@@ -185,6 +185,19 @@ TEST(Trainer, AdoptsProgramsBetweenSteps) {
   EXPECT_EQ(changing.steps_done(), 4u);
 }
 
+// A constant is part of the model, and of the text.
+TEST(Trainer, RunsProgramsThatWereReadFromText) {
+  Model m("scaled", 3);
+  const std::vector<float> scale = {1, 2};
+  const Value y = m.linear(m.input({4}), {.out = 2}, "fc");
+  m.mean_squared_error(m.mul(y, m.expand(m.constant({1, 2}, scale, "scale"), {3, 2})));
+  const RunSpec spec = plain_spec();
+  const Program program = compile(std::move(m).finish(), spec, machine_of(spec));
+  Trainer a(program, spec), b(load_program_json(save_json(program), "the text"), spec);
+  for (Trainer* t : {&a, &b}) t->step(line_inputs(), kRate);
+  EXPECT_EQ(a.weights_hash(), b.weights_hash());
+}
+
 TEST(TrainerErrors, OfInputs) {
   Trainer trainer = line_trainer();
   const std::uint64_t hash = trainer.weights_hash();
