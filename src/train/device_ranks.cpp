@@ -22,8 +22,7 @@ int blocks_of(const Channel& channel, const std::vector<Channel>& all) {
 }
 
 void check_order(const Detail& whole) {
-  std::uint32_t devices = 0;
-  for (const Lane& lane : whole.plan.lanes) devices = std::max<std::uint32_t>(devices, lane.device + 1u);
+  const std::uint32_t devices = whole.devices;
   std::vector<Plan> parts;
   for (std::uint32_t d = 0; d < devices; ++d) parts.push_back(part_of(whole, d).plan);
   for (const Portion portion : {Portion::step_and_delayed, Portion::step, Portion::delayed}) {

@@ -80,6 +80,30 @@ TEST(Parallel, SideLanes) {
   }
 }
 
+// Where a link is slow, a search may leave a device without anything to do.
+TEST(Parallel, ADeviceMayHaveNothingToDo) {
+  Case c = small_gpt();
+  c.optimizer.clip_norm = 0.3;
+  const Outcome one = in_one_process(c, {.micro_batches = 4, .groups = 2});
+  const ParallelOptions parallel{.replicas = 2, .stages = 2, .micro_batches = 2, .pipeline = "gpipe"};
+  const Outcome idle = on_ranks(c, parallel, [&](TrainingRun& training) {
+    Program program = training.program();
+    PipelineSchedule& schedule = program.choices[program.chosen].schedule;
+    std::vector<ChunkTask> forwards, gradients;
+    for (const std::vector<ChunkTask>& order : schedule.orders) {
+      std::vector<ChunkTask> of_device;
+      for (const ChunkTask& task : order) (task.kind == Kind::forward ? forwards : of_device).push_back(task);
+      gradients.insert(gradients.begin(), of_device.begin(), of_device.end());
+    }
+    forwards.insert(forwards.end(), gradients.begin(), gradients.end());
+    schedule.orders = {forwards, {}};
+    for (std::uint32_t& device : schedule.layout.device_of[0]) device = 0;
+    training.adopt(training.prepare(std::move(program)));
+    return train(training, sample_form_of(graph_of(c)));
+  });
+  EXPECT_EQ(idle.hash, one.hash);
+}
+
 // Trying plans out leaves nothing behind: neither weights, nor states, nor transfers that the training would meet.
 TEST(Parallel, ChoosesWithoutATrace) {
   for (const Case& c : {small_cnn(), small_gpt()}) {

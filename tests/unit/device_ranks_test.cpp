@@ -41,6 +41,8 @@ TEST(GpuOfRank, SaysWhatIsMissing) {
 // Two stages, two replicas, by hand: messages both ways in each replica, and a sum between the replicas of each stage.
 Detail two_by_two() {
   Detail whole;
+  whole.replicas = 2;
+  whole.devices = 4;
   Graph& g = whole.plan.graph;
   const LayerId layer = g.add_layer("layer");
   const auto buffer = [&](std::int64_t device, std::int64_t count) {

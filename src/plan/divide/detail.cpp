@@ -58,6 +58,7 @@ class DetailBuilder {
     add_losses();
     to_.add_lanes();
     out_.replicas = cluster_.replicas;
+    out_.devices = cluster_.devices;
     out_.micro_batches = cluster_.micro_batches;
     return std::move(out_);
   }

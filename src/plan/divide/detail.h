@@ -35,6 +35,7 @@ struct Detail {
   };
   std::vector<Loss> losses;  // of the graph, in its order
   std::uint32_t replicas = 1, micro_batches = 1;
+  std::uint32_t devices = 1;  // of all replicas, also those that have nothing to do
 };
 
 // What passes over details are asked for.

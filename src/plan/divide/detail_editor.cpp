@@ -12,8 +12,7 @@ constexpr std::int64_t kPriority = 300;  // before all sums of gradients: someon
 
 }  // namespace
 
-DetailEditor::DetailEditor(Detail& plan, const Target& target) : plan_(plan), target_(target) {
-  for (const Lane& lane : plan.plan.lanes) devices_ = std::max<std::uint32_t>(devices_, lane.device + 1u);
+DetailEditor::DetailEditor(Detail& plan, const Target& target) : plan_(plan), target_(target), devices_(plan.devices) {
   for (const Task& t : graph().tasks)
     if (graph().attrs_of(t).has("collective"))
       collectives_ = std::max(collectives_, graph().attrs_of(t).integer("collective") + 1);

@@ -11,6 +11,7 @@ Detail part_of(const Detail& whole, std::uint32_t device) {
   const Graph& in = whole.plan.graph;
   Detail out;
   out.replicas = whole.replicas;
+  out.devices = whole.devices;
   out.micro_batches = whole.micro_batches;
   Graph& g = out.plan.graph;
   g.model = in.model;

@@ -45,7 +45,7 @@ DetailStep::DetailStep(const Graph& step, const BlockGraph& blocks, const Outlin
     if (block.tie == kNone) continue;
     for (const BufferId b : blocks.graph.reads(block.tie)) is_tied_[b] = 1;
   }
-  for (const Lane& lane : cluster.plan.lanes) devices_ = std::max<std::uint32_t>(devices_, lane.device + 1u);
+  devices_ = cluster.devices;
   for (TaskId t = 0; t < in_.tasks.size(); ++t) {
     const Task& task = in_.tasks[t];
     // Not the device's own sum.

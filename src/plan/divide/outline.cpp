@@ -33,7 +33,8 @@ void add_lanes(std::vector<OutlineStep::Message> messages, const ComputeLanes& c
   const auto add_lane = [&](std::uint32_t device, std::vector<TaskId> tasks, bool is_asynchronous) {
     if (!tasks.empty()) plan.lanes.push_back({static_cast<std::uint16_t>(device), std::move(tasks), is_asynchronous});
   };
-  for (std::uint32_t d = 0; d < lanes.size(); ++d) add_lane(d, lanes[d], false);
+  // Also where a device has nothing to do.
+  for (std::uint32_t d = 0; d < lanes.size(); ++d) plan.lanes.push_back({static_cast<std::uint16_t>(d), lanes[d]});
 
   // Sends in the order in which what they send is made; receives likewise, a lane for each sender.
   std::vector<TaskId> writer(graph.buffers.size(), kNone);
@@ -86,6 +87,7 @@ Outline make_outline(const BlockGraph& blocks, const PipelineProblem& problem, c
   out.plan.schedule = schedule.name;
   out.replicas = options.replicas;
   out.micro_batches = problem.micro_batches;
+  out.devices = what.devices;
   OutlineStep step(what, out);
   ComputeLanes compute = compute_lanes(what, step);
   Reductions reductions = reduce_and_update(what, step, compute);

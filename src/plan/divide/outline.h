@@ -41,6 +41,7 @@ struct Outline {
   std::vector<TaskId> task_of = {};
   std::vector<BufferId> buffer_of = {};
   std::uint32_t replicas = 1, micro_batches = 1;
+  std::uint32_t devices = 1;  // of all replicas, also those that have nothing to do
 };
 
 // `problem` and `schedule` are over the graph's blocks as stages; one device and one micro-batch will do.

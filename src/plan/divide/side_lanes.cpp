@@ -36,9 +36,7 @@ using Unit = std::vector<TaskId>;
 
 // The same pieces of all replicas: of each device of a pipeline, then of each of its micro-batches, then of its blocks.
 std::vector<Unit> units_of(const Outline& outline) {
-  std::uint32_t devices = 0;
-  for (const Lane& lane : outline.plan.lanes) devices = std::max<std::uint32_t>(devices, lane.device + 1u);
-  const std::uint32_t local = devices / outline.replicas;
+  const std::uint32_t local = outline.devices / outline.replicas;
   enum Level : std::uint8_t { device, micro_batch, block };
   std::map<std::tuple<Level, std::uint32_t, std::uint32_t>, Unit> units;
   for (const TaskId t : all_weight_gradients(outline).tasks) {
