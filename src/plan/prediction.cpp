@@ -12,15 +12,12 @@ namespace {
 constexpr std::int64_t kMetricBytes = 16, kUrgentTask = 255;
 
 // At the end of a step all ranks tell one another their losses, after all transfers that may not go on beside the next.
-Plan with_end_of_step(Plan plan) {
+Plan with_end_of_step(Plan plan, std::uint32_t devices) {
   Graph& g = plan.graph;
   std::int64_t collective = 0;
-  std::uint32_t devices = 0;
-  for (const Task& t : g.tasks) {
-    devices = std::max<std::uint32_t>(devices, t.device + 1u);
+  for (const Task& t : g.tasks)
     if (t.op == Op::transfer && g.attrs_of(t).has("collective"))
       collective = std::max(collective, g.attrs_of(t).integer("collective") + 1);
-  }
   const AttrsId attrs = g.add_attrs({{"collective", collective}, {"priority", kUrgentTask}});
   const LayerId layer = g.add_layer("end of step");
   std::vector<TaskId> ends;
@@ -77,7 +74,8 @@ PredictedStep one_after_the_other(const Outline& outline) {
 PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<std::uint32_t> devices, int steps) {
   if (!machine.has_devices()) return one_after_the_other(outline);
   PredictedStep out{.outline = std::move(outline), .devices = std::move(devices)};
-  if (machine.kind == Machine::Kind::ranks) out.outline.plan = with_end_of_step(std::move(out.outline.plan));
+  if (machine.kind == Machine::Kind::ranks)
+    out.outline.plan = with_end_of_step(std::move(out.outline.plan), out.outline.devices);
   out.outline.work.resize(out.outline.plan.graph.tasks.size());
   if (out.devices.empty()) {
     out.devices.resize(machine.topology.device_count);

@@ -194,9 +194,8 @@ TEST(MachineMistakes, DamagedFiles) {
 }
 
 TEST(MachineMistakes, UnknownPresetsAndCounts) {
-  EXPECT_TRUE(
-      says(user_error([] { load_cluster("dgx-h300"); }), {"machine: ", "\"dgx-h300\"", "dgx-h100", "cpu-hosts"}));
-  EXPECT_TRUE(says(user_error([] { load_cluster("dgx-h100:0"); }), {"machine: ", "\"dgx-h100:0\"", "dgx-h100:4"}));
+  EXPECT_TRUE(says(user_error([] { load_cluster("dgx-h300"); }), {"`machine dgx-h300`: ", "dgx-h100", "cpu-hosts"}));
+  EXPECT_TRUE(says(user_error([] { load_cluster("dgx-h100:0"); }), {"`machine dgx-h100:0`: ", "dgx-h100:4"}));
   EXPECT_TRUE(says(user_error([] { load_cluster("dgx-h100:many"); }), {"number of nodes"}));
   EXPECT_TRUE(says(user_error([] { load_cluster("none/such"); }), {"none/such", "cannot read"}));
   EXPECT_TRUE(says(user_error([] { load_cluster("no-such.toml"); }), {"no-such.toml", "cannot read"}));
