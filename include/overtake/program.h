@@ -4,6 +4,7 @@
 // step over all devices, block by block (neighbouring layers together), which is simulated (overtake/simulate.h), and
 // its detail, task by task, which is run (overtake/trainer.h).
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -50,11 +51,14 @@ struct PlanChoice {
   SideWork side = {};
   TaskOrder order = {};
   std::int64_t predicted_ns = 0, measured_ns = 0;  // of a step; 0: not known
-  // The most memory that a device needs at one moment; 0: not known.
-  std::uint64_t peak_bytes = 0;
+  // By device, the most memory that it needs at one moment; empty: not known.
+  std::vector<std::uint64_t> peak_bytes = {};
   bool fits = true;         // into the memory of all devices, as far as is predicted
   int won_rounds = 0;       // of a trial: those in which it was faster than the first choice
   std::string reason = {};  // of a search: where the schedule came from
+
+  // Of the device that needs most; 0: not known.
+  std::uint64_t most_bytes() const { return peak_bytes.empty() ? 0 : *std::ranges::max_element(peak_bytes); }
 };
 
 struct Program {
@@ -91,5 +95,7 @@ Program load_program_json(std::string_view text, const std::string& where);
 std::string table_of_choices(const Program& program);
 // For people: what runs where, what was chosen and why, with the predicted step and memory.
 std::string print(const Program& program);
+// For people: in what the second differs from the first, a line for each; empty if they are equal.
+std::string difference(const Program& first, const Program& second);
 
 }  // namespace overtake

@@ -85,7 +85,7 @@ nlohmann::json json_of_choices(const Program& program) {
     all.push_back({{"plan", c.name},
                    {"predicted_ms", static_cast<double>(c.predicted_ns) * 1e-6},
                    {"measured_ms", static_cast<double>(c.measured_ns) * 1e-6},
-                   {"peak_bytes", c.peak_bytes},
+                   {"peak_bytes", c.most_bytes()},
                    {"chosen", i == program.chosen}});
   }
   return all;

@@ -1,10 +1,14 @@
 // overtake plan: compiles a run without running it.
 
 #include <cstdio>
+#include <optional>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/connect_ranks.h"
 #include "cli/spec_flags.h"
+#include "launch/worker.h"
 #include "train/planner.h"
 #include "train/run_options.h"
 
@@ -13,26 +17,36 @@ namespace {
 
 struct PlanFlags {
   SpecFlags spec;
-  std::string output;
+  std::string output, compare;
 };
 
-// For a machine that is only described, nothing of this one is opened.
-Program planned(Graph model, const RunSpec& spec, const CompileOptions& options) {
+constexpr std::string_view kPlanEnding = ".plan";
+
+// The program, and whether this process is the one that writes it. For a machine that is only described, nothing of
+// this one is opened; otherwise the processes of a job plan together.
+std::pair<Program, bool> planned(Graph model, RunSpec& spec, const CompileOptions& options) {
   if (spec.machine.empty()) {
-    const Workplace place = open_workplace(spec, {.note = print_note});
-    return plan_run(std::move(model), spec, place, options).program;
+    WorkplaceOptions there{.note = print_note};
+    connect_ranks(spec, there);
+    const Workplace place = open_workplace(spec, there);
+    return {plan_run(std::move(model), spec, place, options).program, place.rank() == 0};
   }
-  return compile(std::move(model), spec, machine_of(spec), options);
+  const std::optional<Worker> worker = worker_from_environment();
+  return {compile(std::move(model), spec, machine_of(spec), options), !worker || worker->rank == 0};
 }
 
-nlohmann::json json_of(const Program& program, const std::string& file) {
+std::string dumped(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+nlohmann::json json_of_program(const Program& program, const std::string& file) {
   const PlanChoice& choice = program.choice();
   nlohmann::json choices = nlohmann::json::array();
   for (const PlanChoice& c : program.choices)
     choices.push_back({{"plan", c.name},
                        {"predicted_ms", static_cast<double>(c.predicted_ns) * 1e-6},
                        {"measured_ms", static_cast<double>(c.measured_ns) * 1e-6},
-                       {"peak_bytes", c.peak_bytes},
+                       {"peak_bytes", c.most_bytes()},
                        {"fits", c.fits}});
   return {{"plan", file},
           {"model", program.spec.model},
@@ -44,22 +58,49 @@ nlohmann::json json_of(const Program& program, const std::string& file) {
           {"chosen", choice.name},
           {"reason", program.reason.empty() ? choice.reason : program.reason},
           {"predicted_ms", static_cast<double>(choice.predicted_ns) * 1e-6},
-          {"peak_bytes", choice.peak_bytes},
+          {"peak_bytes", choice.most_bytes()},
+          {"peak_bytes_by_device", choice.peak_bytes},
+          {"spec", json_of(program.spec)},
           {"choices", choices}};
 }
 
+Program program_in(const std::string& file) { return load_program_json(read_file(file), file); }
+
+// What is in a plan file, or in what it differs from another.
+int look(const PlanFlags& flags, const std::string& file) {
+  if (!flags.output.empty()) fail_user("--out {}: {} is a plan already; leave it out", flags.output, file);
+  const std::vector<const Field*> given = flags.spec.given();
+  if (given.size() > 1) fail_user("`{}`: {} is planned already; leave it out", given[1]->name, file);
+  const Program program = program_in(file);
+  if (flags.compare.empty()) {
+    fmt::print("{}", flags.spec.json ? dumped(json_of_program(program, file)) : print(program));
+    return 0;
+  }
+  const std::string text = difference(program, program_in(flags.compare));
+  if (flags.spec.json)
+    fmt::print("{}", dumped({{"plan", file}, {"other", flags.compare}, {"difference", text}}));
+  else
+    fmt::print("{}", text.empty() ? "the two are equal\n" : fmt::format("{} | {}\n{}", file, flags.compare, text));
+  return 0;
+}
+
 int plan(const PlanFlags& flags) {
-  const RunSpec spec = flags.spec.spec();
+  RunSpec spec = flags.spec.spec();
+  if (spec.model.ends_with(kPlanEnding)) return look(flags, spec.model);
+  if (!flags.compare.empty()) fail_user("--compare {}: it compares two plan files; give one as MODEL", flags.compare);
+  if (flags.output.empty()) fail_user("--out: give the file to write, for example -o {}.plan", spec.model);
   check_writable(flags.output);
   flags.spec.check_saving();
   check_spec(spec);
   CompileOptions options;
   if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
-  const Program program = planned(load_start(spec, print_note).graph, spec, options);
-  flags.spec.save(spec);
+  const RunSpec as_given = spec;
+  const auto [program, is_first] = planned(load_start(spec, print_note).graph, spec, options);
+  if (!is_first) return 0;
+  flags.spec.save(as_given);
   write_file_atomically(flags.output, save_json(program));
   if (flags.spec.json)
-    fmt::print("{}\n", json_of(program, flags.output).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}", dumped(json_of_program(program, flags.output)));
   else
     fmt::print("{}\nwritten to {}; run it with `overtake train --plan {}`\n", print(program), flags.output,
                flags.output);
@@ -70,11 +111,14 @@ int plan(const PlanFlags& flags) {
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<PlanFlags>();
-  CLI::App* c = app.add_subcommand("plan", "compile a training step for a machine, without running it");
+  CLI::App* c =
+      app.add_subcommand("plan", "compile a training step for a machine, without running it; or show a plan file");
   flags->spec.add_to(*c, Command::plan);
-  c->add_option("-o,--out", flags->output, "file to write, for example bert.plan")->required();
+  c->add_option("-o,--out", flags->output, "file to write, for example bert.plan");
+  c->add_option("--compare", flags->compare, "of a plan file as MODEL: says in what this other one differs from it");
   c->footer(
-      "Example:\n  overtake plan bert-24 --machine p3.8xlarge --pp 4 --micro-batches 8 --pipeline search -o bert.plan");
+      "Example:\n  overtake plan bert-24 --machine p3.8xlarge --pp 4 --micro-batches 8 --pipeline search -o "
+      "bert.plan\n  overtake plan bert.plan");
   c->callback([flags, &exit_code] { exit_code = plan(*flags); });
 }
 

@@ -125,7 +125,8 @@ Program predict(Program p) {
     if (!step.result.is_finished) continue;
     c.predicted_ns = step.step_ns();
     c.fits = first_without_room(step, p.machine) == kNone;
-    c.peak_bytes = static_cast<std::uint64_t>(std::ranges::max(peak_memory(step)));
+    const std::vector<std::int64_t> peaks = peak_memory(step);
+    c.peak_bytes.assign(peaks.begin(), peaks.end());
   }
   return p;
 }

@@ -40,7 +40,7 @@ Program take_own_order(Program program, const std::function<Plan(const Graph& st
   const std::string name = own.schedule.empty() ? "own" : own.schedule;
   check_own(own, name, step);
   const TaskOrder order = order_of(own);
-  program.choices = {{.name = name, .order = order, .peak_bytes = place_memory(with_order(step, order)).arena_bytes}};
+  program.choices = {{.name = name, .order = order, .peak_bytes = {place_memory(with_order(step, order)).arena_bytes}}};
   program.chosen = 0;
   if (!program.costs.empty()) program.choices[0].predicted_ns = simulate(program).trace.step_ns;
   return program;

@@ -1,18 +1,11 @@
 #include "plan/program.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/units.h"
 
 namespace overtake {
 namespace {
-
-std::string ms_text(std::int64_t ns) {
-  return ns > 0 ? fmt::format("{:.3f} ms", static_cast<double>(ns) * 1e-6) : std::string("-");
-}
 
 void verify_schedule(const Program& program, const PipelineSchedule& schedule) {
   const PipelineLayout& layout = schedule.layout;
@@ -82,25 +75,6 @@ void verify(const Program& program) {
                      program.step.tasks.size());
   for (const PlanChoice& choice : program.choices)
     if (!choice.schedule.orders.empty()) verify_schedule(program, choice.schedule);
-}
-
-std::string table_of_choices(const Program& program) {
-  std::string text = fmt::format("{:<36} {:>14} {:>14} {:>12}", "plan", "predicted", "measured", "memory");
-  for (std::size_t i = 0; i < program.choices.size(); ++i) {
-    const PlanChoice& c = program.choices[i];
-    text += fmt::format("\n{:<36} {:>14} {:>14} {:>12}{}{}", c.name, ms_text(c.predicted_ns), ms_text(c.measured_ns),
-                        c.peak_bytes > 0 ? format_bytes(static_cast<std::int64_t>(c.peak_bytes)) : "-",
-                        i == program.chosen ? "  chosen" : "", c.fits ? "" : "  too large");
-  }
-  return text;
-}
-
-std::string print(const Program& program) {
-  const RunSpec& spec = program.spec;
-  return fmt::format("{}: {} tasks, {} x {} devices (data x pipeline) of {}, {} micro-batch{}\n{}\n{}{}", spec.model,
-                     program.step.tasks.size(), spec.replicas, spec.stages, program.machine.name(), spec.micro_batches,
-                     spec.micro_batches == 1 ? "" : "es", table_of_choices(program), program.reason,
-                     program.reason.empty() ? "" : "\n");
 }
 
 }  // namespace overtake

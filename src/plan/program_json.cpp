@@ -77,7 +77,7 @@ PlanChoice choice_from(const json& in) {
   PlanChoice c{.name = in.at("name").get<std::string>(),
                .predicted_ns = in.at("predicted_ns").get<std::int64_t>(),
                .measured_ns = in.at("measured_ns").get<std::int64_t>(),
-               .peak_bytes = in.at("peak_bytes").get<std::uint64_t>(),
+               .peak_bytes = in.at("peak_bytes").get<std::vector<std::uint64_t>>(),
                .fits = in.at("fits").get<bool>(),
                .won_rounds = in.at("won_rounds").get<int>(),
                .reason = in.at("reason").get<std::string>()};

@@ -66,6 +66,39 @@ TEST(Plan, OfThisMachineIsMeasuredAndRuns) {
   EXPECT_EQ(planned.json().at("weights_hash"), usual.json().at("weights_hash"));
 }
 
+TEST(Plan, FilesAreShownAndCompared) {
+  const ScratchFolder folder;
+  const std::string one = folder / "one.plan", other = folder / "other.plan";
+  const std::string pipeline = "plan cnn --set width=4 " + kMachine + "--pp 2 --micro-batches 4 --pipeline ";
+  ASSERT_EQ(overtake(pipeline + "1f1b -o " + one).exit_code, 0);
+  ASSERT_EQ(overtake(pipeline + "gpipe -o " + other).exit_code, 0);
+  const CommandResult shown = overtake("plan " + one), json = overtake("plan " + one + " --json");
+  EXPECT_NE(shown.out.find("1f1b"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("memory"), std::string::npos) << shown.out;
+  EXPECT_EQ(json.json().at("peak_bytes_by_device").size(), 2u);
+  const CommandResult differ = overtake("plan " + one + " --compare " + other);
+  EXPECT_EQ(differ.exit_code, 0) << differ.err;
+  EXPECT_NE(differ.out.find("pipeline: \"1f1b\" | \"gpipe\""), std::string::npos) << differ.out;
+  EXPECT_EQ(overtake("plan " + one + " --compare " + one).out, "the two are equal\n");
+}
+
+// Each process measures its part; one of them writes the file.
+TEST(Plan, OfSeveralProcessesIsOnePlan) {
+  const ScratchFolder folder;
+  const std::string file = folder / "two.plan";
+  const CommandResult plan =
+      overtake("launch -n 2 -- plan cnn --set width=4 --batch 8 --parts 2 --pp 2 --micro-batches 4 --json -o " + file);
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_EQ(plan.json().at("machine"), "ranks");
+  const CommandResult trained = overtake("launch -n 2 -- train --plan " + file + kRun),
+                      usual = overtake(
+                          "train cnn --set width=4 --batch 8 --parts 2 --micro-batches 4 --schedule "
+                          "in-order" +
+                          kRun);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(trained.json().at("weights_hash"), usual.json().at("weights_hash"));
+}
+
 TEST(Plan, WhatCannotBeIsRefused) {
   const ScratchFolder folder;
   const std::string gpu = folder / "gpu.plan", two = folder / "two.plan";
@@ -78,6 +111,9 @@ TEST(Plan, WhatCannotBeIsRefused) {
     for (const std::string& word : words) EXPECT_NE(r.err.find(word), std::string::npos) << arguments << ": " << r.err;
   };
   says("plan cnn", {"--out"});
+  says("plan " + two + " --dp 4", {"--dp", "two.plan"});
+  says("plan " + two + " -o " + (folder / "x.plan"), {"--out", "two.plan"});
+  says("plan cnn --compare " + two + " -o " + (folder / "x.plan"), {"--compare"});
   says("plan nosuch -o " + (folder / "x.plan"), {"nosuch"});
   says("plan cnn --batch 8 -o " + (folder / "two.plan/x.plan"), {"two.plan"});
   says("plan cnn --machine dgx-h100 --dp 9 -o " + (folder / "x.plan"), {"9 devices", "has 8"});

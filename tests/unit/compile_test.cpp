@@ -62,7 +62,7 @@ TEST(Compile, PredictsAnOwnOrder) {
       compile(lenet(), spec, machine_with(spec, std::make_shared<Equal>(1.0)), {.own_order = order});
   EXPECT_EQ(program.choice().name, "own");
   EXPECT_EQ(program.choice().predicted_ns, 1000 * tasks_of(program));
-  EXPECT_GT(program.choice().peak_bytes, 0u);
+  EXPECT_GT(program.choice().most_bytes(), 0u);
   EXPECT_EQ(compile(lenet(), spec, machine_of(spec), {.own_order = order}).choice().predicted_ns, 0) << "not known";
 }
 
@@ -112,7 +112,7 @@ TEST(Simulate, OfOneDeviceIsTaskByTask) {
   EXPECT_EQ(std::ssize(step.trace.spans), tasks_of(program));
   for (const Span& s : step.trace.spans) EXPECT_EQ(s.end_ns - s.begin_ns, 1000) << step.plan.graph.task_name(s.task);
   ASSERT_EQ(step.peak_bytes.size(), 1u);
-  EXPECT_EQ(step.peak_bytes[0], static_cast<std::int64_t>(program.choice().peak_bytes));
+  EXPECT_EQ(step.peak_bytes[0], static_cast<std::int64_t>(program.choice().most_bytes()));
 }
 
 TEST(Simulate, OfSeveralDevicesIsWhatWasPredicted) {
@@ -125,7 +125,7 @@ TEST(Simulate, OfSeveralDevicesIsWhatWasPredicted) {
   const Simulation step = simulate(program);
   EXPECT_EQ(step.trace.step_ns, program.choice().predicted_ns);
   EXPECT_EQ(step.peak_bytes.size(), 4u);
-  EXPECT_EQ(std::ranges::max(step.peak_bytes), static_cast<std::int64_t>(program.choice().peak_bytes));
+  EXPECT_EQ(std::ranges::max(step.peak_bytes), static_cast<std::int64_t>(program.choice().most_bytes()));
 }
 
 TEST(Simulate, NeedsCosts) {

@@ -114,6 +114,25 @@ TEST(Program, PutsTasksOnLanesWhereTheyGain) {
   EXPECT_EQ(compiled(spec, std::make_shared<HalfLoads>()).choices.size(), 1u);
 }
 
+TEST(Program, SaysInWhatAnotherDiffers) {
+  RunSpec spec = spec_of(kLayouts[3]);
+  spec.pipeline = "1f1b";
+  const Program one = compiled(spec);
+  EXPECT_EQ(difference(one, compiled(spec)), "");
+  spec.pipeline = "gpipe";
+  spec.lr = 0.5;
+  const std::string text = difference(one, compiled(spec));
+  EXPECT_NE(text.find("pipeline: \"1f1b\" | \"gpipe\"\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("another order on devices 0"), std::string::npos) << text;
+  EXPECT_EQ(text.find("network"), std::string::npos) << text;
+  EXPECT_EQ(text.find("lr:"), std::string::npos) << "it decides no plan: " << text;
+  spec = spec_of(kLayouts[3]);
+  spec.pipeline = "1f1b";
+  spec.optimizer = "adamw";
+  EXPECT_NE(difference(one, compiled(spec)).find("step: "), std::string::npos);
+  EXPECT_NE(difference(one, compiled(spec_of(kLayouts[0]))).find("pp: 2 | 1"), std::string::npos);
+}
+
 TEST(Program, HasSideLanesOnEveryDeviceWhereTheyGain) {
   for (const Layout& layout : kLayouts) {
     SCOPED_TRACE(layout.name);
@@ -143,7 +162,9 @@ TEST(Program, HasSideLanesOnEveryDeviceWhereTheyGain) {
 TEST(Program, IsPredictedWithTheMemoryOfItsDevices) {
   const Program program = compiled(spec_of(kLayouts[3]));
   EXPECT_GT(program.choice().predicted_ns, 0);
-  EXPECT_GT(program.choice().peak_bytes, 0u);
+  ASSERT_EQ(program.choice().peak_bytes.size(), 2u);
+  EXPECT_GT(std::ranges::min(program.choice().peak_bytes), 0u);
+  EXPECT_NE(print(program).find("memory"), std::string::npos);
   for (const PlanChoice& c : program.choices) EXPECT_GE(c.predicted_ns, program.choice().predicted_ns) << c.name;
 }
 

@@ -20,7 +20,7 @@ std::int64_t predicted_ns(const Plan& plan, const Profile& profile) {
 }
 
 PlanChoice choice_of(std::string name, const Plan& placed, std::int64_t ns) {
-  return {.name = std::move(name), .order = order_of(placed), .predicted_ns = ns, .peak_bytes = placed.arena_bytes};
+  return {.name = std::move(name), .order = order_of(placed), .predicted_ns = ns, .peak_bytes = {placed.arena_bytes}};
 }
 
 // The plan within the memory cap: as it is, else with waits that let memory be used again sooner; none if neither does.
@@ -66,7 +66,7 @@ std::string describe(const TaskOrder& order) {
 std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskCost>& costs, const LaneOptions& options,
                                      std::string& reason) {
   const Plan in_order = place_memory(schedule_in_order(graph));
-  std::vector<PlanChoice> choices = {{.name = "in order", .peak_bytes = in_order.arena_bytes}};
+  std::vector<PlanChoice> choices = {{.name = "in order", .peak_bytes = {in_order.arena_bytes}}};
   choices[0].fits = !options.memory_cap || in_order.arena_bytes <= *options.memory_cap;
   if (costs.empty()) return choices;
   const Profile profile = profile_of(costs);
