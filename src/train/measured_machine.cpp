@@ -20,15 +20,23 @@
 namespace overtake {
 namespace {
 
-// What tasks of several devices take, each by itself, with what it costs to add up micro-batches.
-std::vector<std::int64_t> times_of_tasks(const Graph& step, const Workplace& place, std::uint32_t micro_batches) {
+// What the tasks of several devices take, each by itself. All ranks measure at once where each has cores of its own, so
+// that contention counts; otherwise rank 0 measures alone. Only rank 0's result counts: it is kept for jobs like this.
+std::optional<Profile> times_over_devices(const Graph& graph, const Workplace& place,
+                                          const std::vector<double>& core_shares) {
+  const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   const unsigned gpus = place.devices.virtual_gpus;
-  const Target& target = place.backend->target();
-  const bool has_sums = micro_batches > 1;
-  const Graph measured = has_sums ? with_micro_batch_sums(step, target) : step;
-  const Profile profile = gpus > 1 ? measure_beside_others(measured, *place.backend, gpus, place.note)
-                                   : measure_alone(measured, *place.backend);
-  return has_sums ? with_sums_counted(step, profile.alone_ns, micro_batches, target) : profile.alone_ns;
+  const std::string how =
+      fmt::format("{} ranks{}, {} virtual GPUs", core_shares.size(), is_at_once ? " at once" : "", gpus);
+  const std::string key = profile_key(graph, *place.backend, how);
+  std::optional<Profile> profile;
+  if (place.rank() == 0) profile = kept_profile(key, graph.tasks.size(), place.profiling);
+  const bool is_kept = !shared_text(place.groups(), [&] { return std::string(profile ? "kept" : ""); }).empty();
+  if (is_kept || (place.rank() != 0 && !is_at_once)) return profile;
+  profile =
+      gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note) : measure_alone(graph, *place.backend);
+  if (place.rank() == 0) keep_profile(*profile, key, place.profiling);
+  return profile;
 }
 
 // How much of a device each task needs, where more than one lane may run there; none: all of it.
@@ -37,14 +45,18 @@ std::vector<double> loads_of_tasks(const Program& p, const Workplace& place) {
   return profile_of(p.step, *place.backend, place.profiling).load;
 }
 
-// All ranks measure times at once where each has cores of its own, so that contention counts; otherwise rank 0 measures
-// alone. Rank 0's result is used by all.
+// Of a step of several devices, with what it costs to add up micro-batches.
 std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& place,
                                          const std::vector<double>& core_shares) {
-  const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
-  std::vector<std::int64_t> ns;
-  if (place.rank() == 0 || is_at_once) ns = times_of_tasks(p.step, place, p.spec.micro_batches);
-  const auto measured = [&] { return nlohmann::json{{"ns", ns}, {"load", loads_of_tasks(p, place)}}.dump(); };
+  const Target& target = place.backend->target();
+  const bool has_sums = p.spec.micro_batches > 1;
+  const std::optional<Profile> times =
+      times_over_devices(has_sums ? with_micro_batch_sums(p.step, target) : p.step, place, core_shares);
+  const auto measured = [&] {
+    const std::vector<std::int64_t> ns =
+        has_sums ? with_sums_counted(p.step, times->alone_ns, p.spec.micro_batches, target) : times->alone_ns;
+    return nlohmann::json{{"ns", ns}, {"load", loads_of_tasks(p, place)}}.dump();
+  };
   const nlohmann::json all = nlohmann::json::parse(shared_text(place.groups(), measured));
   const auto loads = all.at("load").get<std::vector<double>>();
   std::vector<TaskCost> costs;

@@ -20,6 +20,7 @@
 #include "plan/memory.h"
 #include "sim/lane_simulator.h"
 #include "train/initial_values.h"
+#include "train/progress_notes.h"
 #include "train/timing.h"
 
 namespace overtake {
@@ -38,8 +39,9 @@ constexpr std::size_t kMostRepeats = 64;
 // Classes of tasks repeated on two lanes side by side, in memory that no two tasks share.
 class PairMeasurer {
  public:
-  PairMeasurer(Executor& executor, std::size_t program, const TaskClasses& classes, double seconds)
-      : executor_(executor), program_(program), classes_(classes), seconds_(seconds) {}
+  PairMeasurer(Executor& executor, std::size_t program, const TaskClasses& classes, double seconds,
+               ProgressNotes& notes)
+      : executor_(executor), program_(program), classes_(classes), seconds_(seconds), notes_(notes) {}
 
   // Every side class beside a few main classes and the other way round, those that take longest in the step first.
   std::vector<CoRun> run(std::vector<std::uint32_t> main, std::vector<std::uint32_t> side,
@@ -57,6 +59,10 @@ class PairMeasurer {
       const std::size_t longest = std::max(main.size(), side.size());
       for (std::size_t i = 0; i < longest; ++i) {
         if (is_over()) return pairs_;
+        notes_.say([&] {
+          return fmt::format("planning: {} of {} pairs of tasks measured side by side; at most {:.0f} s more",
+                             pairs_.size(), kPairsPerClass * longest, std::max(0.0, seconds_ - seconds_since(start_)));
+        });
         const std::size_t j = i * static_cast<std::size_t>(1 + round) + static_cast<std::size_t>(7 * round);
         if (main.size() >= side.size())
           measure(main[i], side[j % side.size()], class_ns);
@@ -103,6 +109,7 @@ class PairMeasurer {
   std::size_t program_;
   const TaskClasses& classes_;
   double seconds_;
+  ProgressNotes& notes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<CoRun> pairs_;
 };
@@ -180,14 +187,12 @@ Plan placed_side_by_side(const Graph& graph, const Backend& backend, std::uint32
   }
 }
 
-std::string key_of(const Graph& graph, const Backend& backend) {
-  const TaskClasses classes = classify(graph);
-  Hash64 hash;
-  hash.add(backend.identity());
-  hash.add(std::as_bytes(std::span(classes.signatures)));
-  hash.add(std::as_bytes(std::span(classes.of)));
-  hash.add(fmt::format("{} {}", graph.parts, to_string(backend.precision())));
-  return fmt::format("{:016x}", hash.value());
+std::filesystem::path path_of(const std::string& key, const ProfilingOptions& options) {
+  return options.folder / (key + ".json");
+}
+
+void note(const ProfilingOptions& options, const std::string& text) {
+  if (options.note) options.note(text);
 }
 
 std::string to_text(const Profile& profile, const std::string& key) {
@@ -214,6 +219,16 @@ std::optional<Profile> from_text(const std::string& text, const std::string& key
 }
 
 }  // namespace
+
+std::string profile_key(const Graph& graph, const Backend& backend, std::string_view how) {
+  const TaskClasses classes = classify(graph);
+  Hash64 hash;
+  hash.add(backend.identity());
+  hash.add(std::as_bytes(std::span(classes.signatures)));
+  hash.add(std::as_bytes(std::span(classes.of)));
+  hash.add(fmt::format("{} {} {}", graph.parts, to_string(backend.precision()), how));
+  return fmt::format("{:016x}", hash.value());
+}
 
 std::filesystem::path default_profile_folder() {
   const std::filesystem::path cache = user_cache_folder();
@@ -250,7 +265,8 @@ Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_
   return profile;
 }
 
-Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole) {
+Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOptions& options, bool* is_whole) {
+  ProgressNotes notes(options.note);
   const TaskClasses classes = classify(graph);
   Plan apart = place_memory_apart(schedule_in_order(graph));
   std::vector<Plan> plans = {place_memory(schedule_in_order(graph))};
@@ -272,7 +288,7 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bo
     class_ns.push_back(median(times));
     (is_deferrable[classes.members[c][0]] ? side : main).push_back(c);
   }
-  PairMeasurer measurer(*executor, 1, classes, seconds);
+  PairMeasurer measurer(*executor, 1, classes, options.seconds, notes);
   if (backend.target().joins_gradients()) profile.joint_ns = joint_times(graph, classes, profile, measurer);
   const std::vector<CoRun> pairs = measurer.run(main, side, class_ns);
   const std::vector<double> loads = fit_loads(classes.members.size(), pairs);
@@ -282,34 +298,38 @@ Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bo
   return profile;
 }
 
-Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options) {
-  if (options.folder.empty()) return measure_profile(graph, backend, options.seconds);
-  const std::string key = key_of(graph, backend);
-  const std::filesystem::path path = options.folder / (key + ".json");
-  const auto note = [&](const std::string& text) {
-    if (options.note) options.note(text);
-  };
+std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, const ProfilingOptions& options) {
+  const std::filesystem::path path = path_of(key, options);
   std::error_code unreadable;
-  if (options.use_kept && std::filesystem::exists(path, unreadable)) {
-    try {
-      if (auto profile = from_text(read_file(path), key, graph.tasks.size())) return *profile;
-      note(fmt::format("profile {}: it is of something else; measuring anew", path.string()));
-    } catch (const std::exception& e) {
-      note(fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
-    }
+  if (options.folder.empty() || !options.use_kept || !std::filesystem::exists(path, unreadable)) return {};
+  try {
+    if (auto profile = from_text(read_file(path), key, tasks)) return profile;
+    note(options, fmt::format("profile {}: it is of something else; measuring anew", path.string()));
+  } catch (const std::exception& e) {
+    note(options, fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
   }
-  bool is_whole = true;
-  const Profile profile = measure_profile(graph, backend, options.seconds, &is_whole);
-  if (!is_whole) {
-    note("there is not enough memory to measure tasks side by side; the plan assumes that none gains from it");
-    return profile;
-  }
+  return {};
+}
+
+void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options) {
+  if (options.folder.empty()) return;
   try {
     create_folders(options.folder);
-    write_file_atomically(path, to_text(profile, key));
+    write_file_atomically(path_of(key, options), to_text(profile, key));
   } catch (const UserError& e) {
-    note(fmt::format("the profile is not kept: {}", e.what()));
+    note(options, fmt::format("the profile is not kept: {}", e.what()));
   }
+}
+
+Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options) {
+  const std::string key = profile_key(graph, backend);
+  if (const std::optional<Profile> kept = kept_profile(key, graph.tasks.size(), options)) return *kept;
+  bool is_whole = true;
+  const Profile profile = measure_profile(graph, backend, options, &is_whole);
+  if (is_whole)
+    keep_profile(profile, key, options);
+  else
+    note(options, "there is not enough memory to measure tasks side by side; the plan assumes that none gains from it");
   return profile;
 }
 

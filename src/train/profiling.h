@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "exec/backend.h"
 #include "machine/profile.h"
@@ -21,8 +23,15 @@ struct ProfilingOptions {
 // The user's cache folder for them; empty if there is none.
 std::filesystem::path default_profile_folder();
 
-// From the folder if it is there, measured and kept otherwise. A file that is damaged or of something else is left
-// aside with a note, and replaced.
+// What times of a graph's tasks on a device depend on, and `how` they are measured, as the name of a file.
+std::string profile_key(const Graph& graph, const Backend& backend, std::string_view how = {});
+
+// From the folder; none if it is not there. A file that is damaged or of something else is left aside with a note.
+std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, const ProfilingOptions& options);
+// Puts it there; that it cannot be is only a note.
+void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options);
+
+// The times of the graph's tasks, alone and side by side: kept ones, or measured and kept.
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
 
 // What each task takes in its place in the step, and nothing of how much tasks slow each other down: all loads are 1.
@@ -34,6 +43,7 @@ Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_
                               const std::function<void(const std::string&)>& note = {});
 
 // Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
-Profile measure_profile(const Graph& graph, Backend& backend, double seconds, bool* is_whole = nullptr);
+Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOptions& options,
+                        bool* is_whole = nullptr);
 
 }  // namespace overtake

@@ -15,6 +15,7 @@
 #include "train/initial_values.h"
 #include "train/measured_machine.h"
 #include "train/own_part.h"
+#include "train/progress_notes.h"
 #include "train/tags.h"
 #include "train/timing.h"
 
@@ -43,11 +44,14 @@ void try_lanes(Program& p, const Workplace& place) {
   const double in_order_ms = static_cast<double>(choices[0].predicted_ns) * 1e-6;
   const int steps = steps_lasting(kRoundMs, in_order_ms, kTrialSteps, kMostTrialSteps);
   std::vector<std::vector<double>> ms(choices.size());
-  for (int round = 0; round <= kTrialRounds; ++round)
+  ProgressNotes notes(place.note);
+  for (int round = 0; round <= kTrialRounds; ++round) {
+    notes.say([&] { return fmt::format("planning: {} of {} rounds of trials done", round, kTrialRounds + 1); });
     for (std::size_t i = 0; i < choices.size(); ++i) {
       std::vector<double> of_steps = time_steps(*executor, i, steps, kArgs);
       if (round > 0) ms[i].push_back(median(of_steps));  // the first warms up
     }
+  }
   for (std::size_t i = 0; i < choices.size(); ++i)
     for (std::size_t round = 0; round < ms[i].size(); ++round) choices[i].won_rounds += ms[i][round] < ms[0][round];
   // A profile may be days old, and machines have faster and slower hours: what is predicted is at today's speed.
@@ -109,8 +113,11 @@ std::int64_t time_choice(const Program& p, int steps, const Workplace& place) {
 void try_divisions(Program& p, const Workplace& place) {
   const int steps =
       steps_lasting(kTrialMs, static_cast<double>(p.choices[0].predicted_ns) * 1e-6, kLeastTrial, kMostTrial);
-  for (p.chosen = 0; p.chosen < p.choices.size(); ++p.chosen)
+  ProgressNotes notes(place.note);
+  for (p.chosen = 0; p.chosen < p.choices.size(); ++p.chosen) {
+    notes.say([&] { return fmt::format("planning: {} of {} plans tried", p.chosen, p.choices.size()); });
     p.choices[p.chosen].measured_ns = time_choice(p, steps, place);
+  }
   p.chosen = 0;
   // Ranks measure about the same, and must take the same.
   const auto measured = [&] {
