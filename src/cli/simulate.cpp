@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/simulation.h"
+#include "cli/simulate/simulation.h"
 #include "train/run_options.h"
 
 namespace overtake {

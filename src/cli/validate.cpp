@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/validate_rows.h"
+#include "cli/validate/rows.h"
 #include "report/comparison.h"
 
 namespace overtake {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/collective_formulas.h"
 #include "sim/events.h"
-#include "sim/tuning.h"
 
 namespace overtake {
 

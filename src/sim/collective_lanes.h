@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "overtake/cluster_options.h"
-#include "sim/group.h"
+#include "sim/device_group.h"
 
 namespace overtake {
 

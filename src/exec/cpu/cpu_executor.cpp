@@ -127,7 +127,7 @@ class CpuExecutor final : public Executor {
   Trace settle() override {
     if (!delayed_) return {};
     const Delayed last = *std::exchange(delayed_, std::nullopt);
-    const Program& p = programs_[last.program];
+    const Loaded& p = programs_[last.program];
     const bool was_good = are_carried_losses_finite();
     Trace trace = run_lanes(p, p.delayed, last.args, last.args);
     if (was_good && !are_carried_losses_finite()) fail_delayed_gradient(last.args.step);
@@ -189,7 +189,7 @@ class CpuExecutor final : public Executor {
   }
 
  private:
-  struct Program {
+  struct Loaded {
     std::vector<BoundTask> tasks;  // by id
     LaneOrder step_and_delayed, step, delayed;
     std::unique_ptr<TransferLanes> transfers;  // with other processes
@@ -205,7 +205,7 @@ class CpuExecutor final : public Executor {
 
   FinishedStep run_step(std::size_t program, const StepArgs& args) {
     if (delayed_ && delayed_->program != program) settle();
-    const Program& p = programs_.at(program);
+    const Loaded& p = programs_.at(program);
     const bool was_good = are_carried_losses_finite();
     FinishedStep step{
         delayed_ ? run_lanes(p, p.step_and_delayed, args, delayed_->args) : run_lanes(p, p.step, args, args), {}};
@@ -221,7 +221,7 @@ class CpuExecutor final : public Executor {
     return step;
   }
 
-  Trace run_lanes(const Program& p, const LaneOrder& order, const StepArgs& args, const StepArgs& delayed_args) {
+  Trace run_lanes(const Loaded& p, const LaneOrder& order, const StepArgs& args, const StepArgs& delayed_args) {
     return threads_.run(order, p.tasks, args, delayed_args, p.transfers.get(), p.asynchronous);
   }
 
@@ -229,7 +229,7 @@ class CpuExecutor final : public Executor {
     return std::ranges::all_of(carried_losses_, [](const auto& loss) { return std::isfinite(loss[0]); });
   }
 
-  Program bind(const Plan& plan) {
+  Loaded bind(const Plan& plan) {
     const Graph& g = plan.graph;
     OVERTAKE_CHECK(plan.offsets.size() == g.buffers.size(), "memory of plan {} is not placed", plan.schedule);
     OVERTAKE_CHECK(plan.persistent_bytes == plans_[0].persistent_bytes, "plans of different graphs in one executor");
@@ -239,7 +239,7 @@ class CpuExecutor final : public Executor {
     std::vector<std::byte*> delayed_addresses = addresses;
     for (std::size_t i = 0; i < g.losses.size(); ++i)
       delayed_addresses[g.losses[i]] = reinterpret_cast<std::byte*>(carried_losses_[i].data());
-    Program program;
+    Loaded program;
     program.tasks.resize(g.tasks.size());
     for (TaskId t = 0; t < g.tasks.size(); ++t) {
       if (!plan.is_planned(t) || (groups_ && g.tasks[t].op == Op::transfer)) continue;
@@ -268,7 +268,7 @@ class CpuExecutor final : public Executor {
   ArenaView arena_;
   std::vector<std::array<float, kMetrics>> carried_losses_;  // of the step whose tasks were delayed
   LaneThreads threads_;
-  std::vector<Program> programs_;  // go before what their transfers use
+  std::vector<Loaded> programs_;  // go before what their transfers use
   std::optional<Delayed> delayed_;
   std::optional<FinishedStep> finished_;
   std::exception_ptr error_;

@@ -77,7 +77,7 @@ Launch library_conv(const TaskView& v, CudaDevice& device) {
   return [=, &conv](cudaStream_t s) { conv.run(s, a, b, bias, out, workspace); };
 }
 
-Launch bind_conv2d(const TaskView& v, CudaProgramData& program) {
+Launch bind_conv2d(const TaskView& v, BoundPlanData& program) {
   const Buffer& dy = v.kind() == Kind::weight_grad ? v.read(1) : v.read(0);
   return with_type(dy.dtype, [&]<class T>(T) -> Launch {
     if (is_depthwise(v.graph(), v.task()) && !is_bias_alone(v)) return depthwise<T>(v);

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::BinaryOp;
 
-Launch bind_activation(const TaskView& v, CudaProgramData&) {
+Launch bind_activation(const TaskView& v, BoundPlanData&) {
   const kernels::ActivationFunction function = activation_function(v.attrs());
   const bool is_forward = v.kind() == Kind::forward;
   const std::int64_t count = v.write(0).shape.elements();
@@ -25,7 +25,7 @@ Launch bind_activation(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_dropout(const TaskView& v, CudaProgramData& program) {
+Launch bind_dropout(const TaskView& v, BoundPlanData& program) {
   const std::int64_t count = v.write(0).shape.elements();
   const bool is_training = v.attrs().integer("training") != 0;
   const auto p = static_cast<float>(is_training ? v.attrs().real("p") : 0.0);
@@ -39,7 +39,7 @@ Launch bind_dropout(const TaskView& v, CudaProgramData& program) {
 }
 
 template <BinaryOp op>
-Launch bind_binary(const TaskView& v, CudaProgramData&) {
+Launch bind_binary(const TaskView& v, BoundPlanData&) {
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T *a = v.in<T>(0), *b = v.in<T>(1);
     T* out = v.out<T>(0);
@@ -50,7 +50,7 @@ Launch bind_binary(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_chain(const TaskView& v, CudaProgramData&) {
+Launch bind_chain(const TaskView& v, BoundPlanData&) {
   const std::int64_t count = v.write(0).shape.elements();
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     std::vector<const T*> in;
@@ -76,7 +76,7 @@ constexpr std::size_t kMostSummands = 128;  // of one launch
 // Equal layouts, so the order of elements does not matter; padding adds up to padding.
 std::int64_t summed_elements(const TaskView& v) { return padded_elements(v.write(0).layout, v.write(0).shape.span()); }
 
-Launch bind_sum(const TaskView& v, CudaProgramData&) {
+Launch bind_sum(const TaskView& v, BoundPlanData&) {
   const std::int64_t count = summed_elements(v);
   if (has_mixed_types(v)) {
     return with_type(v.read(0).dtype, [&]<class A>(A) {
@@ -108,7 +108,7 @@ std::int64_t sum_scratch(const TaskView& v, CudaDevice&) {
   return v.reads() > kMostSummands ? summed_elements(v) * bytes_of(v.write(0).dtype) : 0;
 }
 
-Launch bind_softmax(const TaskView& v, CudaProgramData&) {
+Launch bind_softmax(const TaskView& v, BoundPlanData&) {
   const AxisView y = along(v.write(0), v.attrs().integer("axis"));
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T *first = v.in<T>(0), *dy = v.in<T>(1);
@@ -119,7 +119,7 @@ Launch bind_softmax(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_expand(const TaskView& v, CudaProgramData&) {
+Launch bind_expand(const TaskView& v, BoundPlanData&) {
   const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T* x = v.in<T>(0);
@@ -128,7 +128,7 @@ Launch bind_expand(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_reduce(const TaskView& v, CudaProgramData&) {
+Launch bind_reduce(const TaskView& v, BoundPlanData&) {
   return with_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T* x = v.in<T>(0);
     T* y = v.out<T>(0);

@@ -7,7 +7,7 @@
 namespace overtake::cuda_bindings {
 namespace {
 
-Launch bind_cross_entropy(const TaskView& v, CudaProgramData& program) {
+Launch bind_cross_entropy(const TaskView& v, BoundPlanData& program) {
   const kernels::CrossEntropy loss = cross_entropy_of(v);
   const std::int64_t rows = rows_of(v.read(0));
   const auto* labels = v.in<std::int32_t>(1);
@@ -38,7 +38,7 @@ std::int64_t cross_entropy_scratch(const TaskView& v, CudaDevice&) {
                                    : 0;
 }
 
-Launch bind_mse(const TaskView& v, CudaProgramData&) {
+Launch bind_mse(const TaskView& v, BoundPlanData&) {
   const std::int64_t count = v.read(0).shape.elements(), rows = v.read(0).shape[0];
   const float* target = v.in<float>(1);
   const auto scale = static_cast<float>(v.attrs().real("scale", 1.0));

@@ -135,7 +135,7 @@ Launch linear_input_grad(const TaskView& v, CudaDevice& device) {
   });
 }
 
-Launch bind_linear(const TaskView& v, CudaProgramData& program) {
+Launch bind_linear(const TaskView& v, BoundPlanData& program) {
   if (v.kind() == Kind::forward) return linear_forward(v, program.device());
   return v.kind() == Kind::input_grad ? linear_input_grad(v, program.device())
                                       : linear_weight_grad(v, program.device());
@@ -177,7 +177,7 @@ ProductShape product_of_matmul(const TaskView& v, CudaDevice& device) {
   return s;
 }
 
-Launch bind_matmul(const TaskView& v, CudaProgramData& program) {
+Launch bind_matmul(const TaskView& v, BoundPlanData& program) {
   const cuda::Product& product = program.device().product(product_of_matmul(v, program.device()));
   return run_product(product, {.a = v.in<std::byte>(0), .b = v.in<std::byte>(1), .c = v.out<std::byte>(0)},
                      matmul_shape(v).alpha, v.scratch());
@@ -197,7 +197,7 @@ cuda::AttentionKind attention_kind(const TaskView& v) {
   return kind;
 }
 
-Launch bind_attention(const TaskView& v, CudaProgramData& program) {
+Launch bind_attention(const TaskView& v, BoundPlanData& program) {
   const cuda::AttentionKind kind = attention_kind(v);
   std::byte* workspace = v.scratch();
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {

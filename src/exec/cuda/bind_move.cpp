@@ -37,7 +37,7 @@ struct ConcatMoves {
   cuda::ConcatPitches pitches;
 };
 
-Launch bind_concat(const TaskView& v, CudaProgramData&) {
+Launch bind_concat(const TaskView& v, BoundPlanData&) {
   const bool is_forward = v.kind() == Kind::forward;
   return with_movable_type((is_forward ? v.write(0) : v.read(0)).dtype, [&]<class T>(T) -> Launch {
     const ConcatMoves<T> m(v);
@@ -51,7 +51,7 @@ Launch bind_concat(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_slice(const TaskView& v, CudaProgramData&) {
+Launch bind_slice(const TaskView& v, BoundPlanData&) {
   const bool is_forward = v.kind() == Kind::forward;
   const std::int64_t axis = v.attrs().integer("axis"), from = v.attrs().integer("begin");
   const AxisView whole = along(is_forward ? v.read(0) : v.write(0), axis);
@@ -70,7 +70,7 @@ Launch bind_slice(const TaskView& v, CudaProgramData&) {
 }
 
 // Nearly always a view: the planner puts both on the same bytes, and there is nothing to do.
-Launch bind_reshape(const TaskView& v, CudaProgramData&) {
+Launch bind_reshape(const TaskView& v, BoundPlanData&) {
   const std::byte* x = v.in<std::byte>(0);
   std::byte* y = v.out<std::byte>(0);
   if (x == y) return {};
@@ -78,7 +78,7 @@ Launch bind_reshape(const TaskView& v, CudaProgramData&) {
   return [=](cudaStream_t s) { cuda::copy(s, x, y, bytes); };
 }
 
-Launch bind_transpose(const TaskView& v, CudaProgramData&) {
+Launch bind_transpose(const TaskView& v, BoundPlanData&) {
   return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
     const T* x = v.in<T>(0);
     T* y = v.out<T>(0);
@@ -100,7 +100,7 @@ Launch bind_padding(const TaskView& v) {
   });
 }
 
-Launch bind_reorder(const TaskView& v, CudaProgramData&) {
+Launch bind_reorder(const TaskView& v, BoundPlanData&) {
   const Buffer from = v.read(0), to = v.write(0);
   if (to.layout.blocks != 0) return bind_padding(v);
   return with_type(from.dtype, [&]<class From>(From) {
@@ -114,7 +114,7 @@ Launch bind_reorder(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch embedding_forward(const TaskView& v, CudaProgramData& program) {
+Launch embedding_forward(const TaskView& v, BoundPlanData& program) {
   const std::int64_t vocabulary = v.attrs().integer("vocabulary"), width = v.read(1).shape[1],
                      n = v.read(0).shape.elements();
   const auto* tokens = v.in<std::int32_t>(0);
@@ -143,7 +143,7 @@ struct EmbeddingScratch {
   std::int64_t vocabulary, width, n, offsets_bytes, positions_bytes, rest;
 };
 
-Launch bind_embedding(const TaskView& v, CudaProgramData& program) {
+Launch bind_embedding(const TaskView& v, BoundPlanData& program) {
   if (v.kind() == Kind::forward) return embedding_forward(v, program);
   const EmbeddingScratch e(v);
   const auto* tokens = v.in<std::int32_t>(0);

@@ -40,7 +40,7 @@ void add_parts(const TransferCall& call, const MovedBuffer& m, std::byte* whole,
 
 }  // namespace
 
-Launch rank_transfer(const TaskView& v, CudaProgramData& program) {
+Launch rank_transfer(const TaskView& v, BoundPlanData& program) {
   const GpuRanks& ranks = program.device().ranks();
   const TransferCall call = transfer_call(v.graph(), v.task(), ranks.own_rank());
   OVERTAKE_CHECK(v.attrs().has("turn"), "{} {} has no turn", to_string(call.kind), call.number);

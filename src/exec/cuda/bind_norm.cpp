@@ -37,13 +37,13 @@ cuda::BatchNormPitches pitches_of(const TaskView& v) {
 }
 
 // The counters of a task: zero before each of its runs, since each run leaves them so.
-unsigned* counters_of(CudaProgramData& program, std::int64_t rows, std::int64_t channels) {
+unsigned* counters_of(BoundPlanData& program, std::int64_t rows, std::int64_t channels) {
   const std::vector<unsigned> zeros(static_cast<std::size_t>(cuda::batch_norm_counters(rows, channels)), 0);
   return const_cast<unsigned*>(program.upload(std::span<const unsigned>(zeros)));
 }
 
 template <class T>
-Launch batch_norm_forward(const TaskView& v, CudaProgramData& program) {
+Launch batch_norm_forward(const TaskView& v, BoundPlanData& program) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   const NormFunction function = function_of(v);
   const auto eps = static_cast<float>(v.attrs().real("eps")), momentum = static_cast<float>(v.attrs().real("momentum"));
@@ -77,7 +77,7 @@ Launch batch_norm_forward(const TaskView& v, CudaProgramData& program) {
 }
 
 template <class T>
-Launch batch_norm_weight_grad(const TaskView& v, CudaProgramData& program) {
+Launch batch_norm_weight_grad(const TaskView& v, BoundPlanData& program) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   const NormFunction function = function_of(v);
   const BatchNormMask mask = function == NormFunction::none
@@ -109,14 +109,14 @@ Launch batch_norm_input_grad(const TaskView& v) {
   };
 }
 
-Launch bind_batch_norm(const TaskView& v, CudaProgramData& program) {
+Launch bind_batch_norm(const TaskView& v, BoundPlanData& program) {
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {
     if (v.kind() == Kind::forward) return batch_norm_forward<T>(v, program);
     return v.kind() == Kind::weight_grad ? batch_norm_weight_grad<T>(v, program) : batch_norm_input_grad<T>(v);
   });
 }
 
-Launch bind_batch_moments(const TaskView& v, CudaProgramData& program) {
+Launch bind_batch_moments(const TaskView& v, BoundPlanData& program) {
   const std::int64_t channels = v.read(0).shape[1], rows = pixels_of(v.read(0));
   auto* partials = reinterpret_cast<float*>(v.scratch());
   auto* moments = v.out<double>(0);
@@ -135,7 +135,7 @@ std::int64_t batch_norm_scratch(const TaskView& v, CudaDevice&) {
                                              : cuda::batch_norm_grad_partials(rows, channels));
 }
 
-Launch bind_layer_norm(const TaskView& v, CudaProgramData&) {
+Launch bind_layer_norm(const TaskView& v, BoundPlanData&) {
   const std::int64_t width = v.read(0).shape.back(), rows = rows_of(v.read(0));
   const auto eps = static_cast<float>(v.attrs().real("eps"));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {
@@ -172,7 +172,7 @@ std::int64_t layer_norm_scratch(const TaskView& v, CudaDevice&) {
   return cuda::layer_norm_partials(rows_of(v.read(0)), v.read(0).shape.back()) * kFloat;
 }
 
-Launch bind_group_norm(const TaskView& v, CudaProgramData&) {
+Launch bind_group_norm(const TaskView& v, BoundPlanData&) {
   const kernels::GroupNormShape shape = group_norm_shape(v);
   const auto eps = static_cast<float>(v.attrs().real("eps"));
   return with_type(v.read(0).dtype, [&]<class T>(T) -> Launch {

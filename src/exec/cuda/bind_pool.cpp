@@ -13,7 +13,7 @@ std::int64_t window_pitch(const TaskView& v) {
   return (v.kind() == Kind::forward ? v.write(0) : v.read(0)).layout.pitch;
 }
 
-Launch bind_max_pool(const TaskView& v, CudaProgramData&) {
+Launch bind_max_pool(const TaskView& v, BoundPlanData&) {
   const kernels::PoolShape shape = pool_shape(v);
   const bool is_forward = v.kind() == Kind::forward;
   const std::int64_t pitch = window_pitch(v);
@@ -27,7 +27,7 @@ Launch bind_max_pool(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_avg_pool(const TaskView& v, CudaProgramData&) {
+Launch bind_avg_pool(const TaskView& v, BoundPlanData&) {
   const kernels::PoolShape shape = pool_shape(v);
   const bool is_forward = v.kind() == Kind::forward, counts = v.attrs().integer("count_include_pad") != 0;
   const std::int64_t pitch = window_pitch(v);
@@ -39,7 +39,7 @@ Launch bind_avg_pool(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_global_pool(const TaskView& v, CudaProgramData&) {
+Launch bind_global_pool(const TaskView& v, BoundPlanData&) {
   const bool is_forward = v.kind() == Kind::forward;
   const Shape& x = (is_forward ? v.read(0) : v.write(0)).shape;
   const std::int64_t batch = x[0], channels = x[1], pixels = x[2] * x[3];
@@ -52,7 +52,7 @@ Launch bind_global_pool(const TaskView& v, CudaProgramData&) {
   });
 }
 
-Launch bind_adaptive_pool(const TaskView& v, CudaProgramData&) {
+Launch bind_adaptive_pool(const TaskView& v, BoundPlanData&) {
   const kernels::AdaptivePoolShape shape = adaptive_pool_shape(v);
   const bool is_forward = v.kind() == Kind::forward;
   const std::int64_t batch = v.read(0).shape[0];

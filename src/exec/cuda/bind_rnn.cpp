@@ -180,7 +180,7 @@ Launch weight_grad(const TaskView& v, CudaDevice& device) {
 DType activation_type(const TaskView& v) { return v.kind() == Kind::input_grad ? v.write(0).dtype : v.read(0).dtype; }
 
 template <Op op>
-Launch bind_rnn(const TaskView& v, CudaProgramData& program) {
+Launch bind_rnn(const TaskView& v, BoundPlanData& program) {
   return with_type(activation_type(v), [&]<class T>(T) -> Launch {
     if (v.kind() == Kind::forward) return forward<T, op>(v, program.device());
     return v.kind() == Kind::input_grad ? input_grad<T, op>(v, program.device())

@@ -9,7 +9,7 @@
 namespace overtake::cuda_bindings {
 namespace {
 
-Launch copies(const TaskView& v, CudaProgramData& program, std::int64_t ns) {
+Launch copies(const TaskView& v, BoundPlanData& program, std::int64_t ns) {
   std::vector<cuda::Copied> moved;
   std::int64_t touched = 0;
   for (const CopiedPiece& p : copied_pieces(v)) {
@@ -28,7 +28,7 @@ Launch copies(const TaskView& v, CudaProgramData& program, std::int64_t ns) {
   };
 }
 
-Launch sums(const TaskView& v, CudaProgramData& program, std::int64_t ns) {
+Launch sums(const TaskView& v, BoundPlanData& program, std::int64_t ns) {
   std::vector<cuda::Summed> all;
   std::int64_t touched = 0;
   for (const SummedPiece& p : summed_pieces(v)) {
@@ -47,7 +47,7 @@ Launch sums(const TaskView& v, CudaProgramData& program, std::int64_t ns) {
           members = tables.members](cudaStream_t s) { cuda::paced_sum(s, tiles, count, sources, members, pace); };
 }
 
-Launch bind(const TaskView& v, CudaProgramData& program) {
+Launch bind(const TaskView& v, BoundPlanData& program) {
   if (program.device().ranks().are_there()) return rank_transfer(v, program);
   if (v.kind() == Kind::send) return {};
   const std::int64_t members = v.kind() == Kind::recv ? 2 : members_of(v.task());

@@ -17,7 +17,7 @@ struct Tiles {
   std::int64_t count;
 };
 
-Tiles upload_tiles(const std::vector<UpdateTensor>& tensors, CudaProgramData& program) {
+Tiles upload_tiles(const std::vector<UpdateTensor>& tensors, BoundPlanData& program) {
   const std::vector<UpdateTile> tiles = cuda::cut_in_tiles(tensors);
   return {program.upload(std::span<const UpdateTile>(tiles)), static_cast<std::int64_t>(tiles.size())};
 }
@@ -56,7 +56,7 @@ std::vector<UpdateTensor> tensors_of(const TaskView& v, Update one) {
 // The factor is the second of clip_norm's two results.
 const float* factor_of(const TaskView& v) { return v.has_read(2) ? v.in<float>(2) + 1 : nullptr; }
 
-Launch bind_sgd(const TaskView& v, CudaProgramData& program) {
+Launch bind_sgd(const TaskView& v, BoundPlanData& program) {
   const cuda::SgdSettings settings{static_cast<float>(v.attrs().real("momentum")),
                                    static_cast<float>(v.attrs().real("weight_decay")),
                                    v.attrs().integer("nesterov") != 0};
@@ -67,7 +67,7 @@ Launch bind_sgd(const TaskView& v, CudaProgramData& program) {
   };
 }
 
-Launch bind_adamw(const TaskView& v, CudaProgramData& program) {
+Launch bind_adamw(const TaskView& v, BoundPlanData& program) {
   const Attrs& a = v.attrs();
   const cuda::AdamWSettings settings{a.real("beta1"), a.real("beta2"), a.real("eps"), a.real("weight_decay")};
   const Tiles tiles = upload_tiles(tensors_of(v, {.reads = 6, .writes = 4}), program);
@@ -91,7 +91,7 @@ std::vector<UpdateTensor> clipped_tensors(const TaskView& v, bool with_pointers)
 
 std::int64_t tiles_of(const UpdateTensor& t) { return (t.count + cuda::kUpdateTile - 1) / cuda::kUpdateTile; }
 
-Launch bind_squared_norm(const TaskView& v, CudaProgramData& program) {
+Launch bind_squared_norm(const TaskView& v, BoundPlanData& program) {
   const std::vector<UpdateTensor> tensors = clipped_tensors(v, true);
   const Tiles tiles = upload_tiles(tensors, program);
   std::vector<std::int64_t> firsts = {0};  // of each tensor's tiles, and the end
@@ -111,7 +111,7 @@ std::int64_t squared_norm_scratch(const TaskView& v, CudaDevice&) {
   return tiles * static_cast<std::int64_t>(sizeof(double));
 }
 
-Launch bind_clip_norm(const TaskView& v, CudaProgramData& program) {
+Launch bind_clip_norm(const TaskView& v, BoundPlanData& program) {
   const auto max_norm = static_cast<float>(v.attrs().real("max_norm"));
   const std::int64_t* order = nullptr;
   std::int64_t count = v.read(0).shape[0] / std::int64_t{sizeof(double)};

@@ -27,9 +27,9 @@ struct CudaCheck {
 };
 
 // What bindings of one program need and leave behind.
-class CudaProgramData {
+class BoundPlanData {
  public:
-  explicit CudaProgramData(CudaDevice& device) : device_(device) {}
+  explicit BoundPlanData(CudaDevice& device) : device_(device) {}
 
   CudaDevice& device() { return device_; }
   // Of the step that the task being bound belongs to.
@@ -58,7 +58,7 @@ class CudaProgramData {
 
 // `scratch` is null where no kernel of the op needs any.
 struct CudaBinding {
-  Launch (*bind)(const TaskView& view, CudaProgramData& program) = nullptr;
+  Launch (*bind)(const TaskView& view, BoundPlanData& program) = nullptr;
   std::int64_t (*scratch)(const TaskView& view, CudaDevice& device) = nullptr;
 };
 const CudaBinding& cuda_binding(Op op);

@@ -44,6 +44,6 @@ CudaBinding sgd();
 CudaBinding adamw();
 CudaBinding transfer();
 // Where other processes have the other devices.
-Launch rank_transfer(const TaskView& view, CudaProgramData& program);
+Launch rank_transfer(const TaskView& view, BoundPlanData& program);
 
 }  // namespace overtake::cuda_bindings

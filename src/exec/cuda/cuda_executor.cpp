@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "exec/arena_view.h"
-#include "exec/cuda/program.h"
+#include "exec/cuda/bound_plan.h"
 #include "exec/cuda/staging.h"
 #include "exec/delayed.h"
 #include "exec/plain_values.h"
@@ -101,7 +101,7 @@ class CudaExecutor final : public Executor {
 
   void connect() override {
     if (!device_.ranks().are_there()) return;
-    for (const Program& p : programs_) p.bound->connect();
+    for (const Loaded& p : programs_) p.bound->connect();
   }
   std::size_t most_under_way() const override { return kUnderWay; }
 
@@ -209,8 +209,8 @@ class CudaExecutor final : public Executor {
   }
 
  private:
-  struct Program {
-    std::unique_ptr<CudaProgram> bound;
+  struct Loaded {
+    std::unique_ptr<BoundPlan> bound;
     std::vector<const std::uint32_t*> words;  // of a report: metrics of the losses, then checks, two words each
     DeviceMemory word_table;
     PinnedMemory reports;
@@ -232,13 +232,13 @@ class CudaExecutor final : public Executor {
   cudaStream_t main() const { return streams_.origin(); }
   std::byte* address(std::size_t program, BufferId b) const { return arena_.at(plans_[program].offsets[b]); }
 
-  Program make_program(const Plan& plan) {
-    Program p;
+  Loaded make_program(const Plan& plan) {
+    Loaded p;
     auto* values = reinterpret_cast<cuda::StepValues*>(step_values_.data());
     auto* carried = reinterpret_cast<float*>(carried_losses_.data());
     const auto losses = static_cast<int>(plan.graph.losses.size());
     auto* was_finite = reinterpret_cast<std::uint32_t*>(carried + 3 * losses);
-    p.bound = std::make_unique<CudaProgram>(plan, arena_, device_, streams_, values, carried);
+    p.bound = std::make_unique<BoundPlan>(plan, arena_, device_, streams_, values, carried);
     p.has_delayed = has_delayed_tasks(plan);
     for (const BufferId b : plan.graph.losses)
       for (int i = 0; i < 3; ++i)
@@ -266,7 +266,7 @@ class CudaExecutor final : public Executor {
   }
 
   void enqueue_step(std::size_t program, Portion portion, const StepArgs& args, bool traced) {
-    Program& p = programs_[program];
+    Loaded& p = programs_[program];
     enqueue_arguments(args);
     // The first step of a program runs task by task: a kernel that fails is named, and libraries load what they need.
     if (!p.was_checked) {
@@ -311,7 +311,7 @@ class CudaExecutor final : public Executor {
 
   // The metrics; throws if a check found something.
   std::vector<float> read_report(const UnderWay& step) const {
-    const Program& p = programs_[step.program];
+    const Loaded& p = programs_[step.program];
     const std::size_t metrics = 3 * plans_[step.program].graph.losses.size();
     const std::byte* words = p.reports.data() + step.report * p.words.size() * sizeof(std::uint32_t);
     std::vector<float> values(metrics);
@@ -369,7 +369,7 @@ class CudaExecutor final : public Executor {
   DeviceMemory step_values_, carried_losses_;
   StreamPool streams_;
   std::vector<CudaEvent> begin_events_, end_events_;  // by report
-  std::vector<Program> programs_;
+  std::vector<Loaded> programs_;
   std::map<BufferId, BufferId> copy_of_;
   std::map<BufferId, std::vector<std::byte>> mirrors_;  // of outputs, for the host to look at
   std::deque<UnderWay> under_way_;

@@ -53,7 +53,7 @@ const CudaBinding& cuda_binding(Op op) {
   return table[static_cast<std::size_t>(op)];
 }
 
-std::int64_t* CudaProgramData::add_check(std::function<void(std::int64_t)> raise) {
+std::int64_t* BoundPlanData::add_check(std::function<void(std::int64_t)> raise) {
   const std::int64_t well = -1;
   const std::int64_t* device = upload(std::span(&well, 1));
   checks_.push_back({const_cast<std::int64_t*>(device), std::move(raise)});

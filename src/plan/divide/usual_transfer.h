@@ -7,7 +7,7 @@
 #include "overtake/cluster.h"
 #include "plan/divide/blocks.h"
 #include "plan/pipeline/schedule.h"
-#include "sim/tuning.h"
+#include "sim/collective_formulas.h"
 
 namespace overtake {
 

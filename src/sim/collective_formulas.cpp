@@ -1,4 +1,4 @@
-#include "sim/tuning.h"
+#include "sim/collective_formulas.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/validation_runs.h"
+#include "cli/validate/runs.h"
 
 namespace overtake {
 

@@ -1,4 +1,4 @@
-#include "cli/validate_rows.h"
+#include "cli/validate/rows.h"
 
 #include <fmt/format.h>
 

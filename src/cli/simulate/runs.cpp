@@ -1,4 +1,4 @@
-#include "cli/simulated_runs.h"
+#include "cli/simulate/runs.h"
 
 #include <algorithm>
 

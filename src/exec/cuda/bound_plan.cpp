@@ -1,4 +1,4 @@
-#include "exec/cuda/program.h"
+#include "exec/cuda/bound_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,8 +64,8 @@ void wait(cudaStream_t stream, const CudaEvent& event) {
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
-                         const cuda::StepValues* step_values, float* carried_losses)
+BoundPlan::BoundPlan(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
+                     const cuda::StepValues* step_values, float* carried_losses)
     : plan_(plan), data_(device), pool_(streams), fork_(make_event(false)) {
   OVERTAKE_CHECK(plan.offsets.size() == plan.graph.buffers.size(), "memory of plan {} is not placed", plan.schedule);
   OVERTAKE_CHECK(plan.joins.empty(), "the GPU has no kernels for two tasks at once");
@@ -81,7 +81,7 @@ CudaProgram::CudaProgram(const Plan& plan, const ArenaView& arena, CudaDevice& d
         if (!ended_[before]) ended_[before] = make_event(false);
 }
 
-void CudaProgram::bind_tasks(const ArenaView& arena, const cuda::StepValues* step_values, float* carried_losses) {
+void BoundPlan::bind_tasks(const ArenaView& arena, const cuda::StepValues* step_values, float* carried_losses) {
   const Graph& g = plan_.graph;
   std::vector<std::byte*> addresses;
   for (const std::uint64_t offset : plan_.offsets) addresses.push_back(arena.at(offset));
@@ -99,7 +99,7 @@ void CudaProgram::bind_tasks(const ArenaView& arena, const cuda::StepValues* ste
   }
 }
 
-std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) {
+std::vector<BoundPlan::Entry> BoundPlan::entries_of(Portion portion) {
   const LaneOrder lanes = lane_order(plan_, portion);
   std::vector<std::pair<std::uint32_t, const LaneEntry*>> of_task(plan_.graph.tasks.size());
   for (std::uint32_t l = 0; l < lanes.size(); ++l)
@@ -111,7 +111,7 @@ std::vector<CudaProgram::Entry> CudaProgram::entries_of(Portion portion) {
   return entries;
 }
 
-void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
+void BoundPlan::enqueue_task(TaskId t, cudaStream_t stream) {
   if (!launches_[t]) return;
   try {
     launches_[t](stream);
@@ -124,7 +124,7 @@ void CudaProgram::enqueue_task(TaskId t, cudaStream_t stream) {
   }
 }
 
-void CudaProgram::make_trace_events() {
+void BoundPlan::make_trace_events() {
   if (!traced_.empty()) return;
   traced_.resize(launches_.size());
   for (const Entry& entry : entries(Portion::step_and_delayed))
@@ -133,13 +133,13 @@ void CudaProgram::make_trace_events() {
   step_end_ = make_event(true);
 }
 
-void CudaProgram::fork(const std::vector<cudaStream_t>& streams) {
+void BoundPlan::fork(const std::vector<cudaStream_t>& streams) {
   record(fork_, pool_.origin());
   for (cudaStream_t stream : streams)
     if (stream != pool_.origin()) wait(stream, fork_);
 }
 
-void CudaProgram::join(const std::vector<cudaStream_t>& streams) {
+void BoundPlan::join(const std::vector<cudaStream_t>& streams) {
   while (joins_.size() < streams.size()) joins_.push_back(make_event(false));
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (streams[i] == pool_.origin()) continue;
@@ -148,7 +148,7 @@ void CudaProgram::join(const std::vector<cudaStream_t>& streams) {
   }
 }
 
-void CudaProgram::enqueue(Portion portion, const Launch& last, bool traced) {
+void BoundPlan::enqueue(Portion portion, const Launch& last, bool traced) {
   if (traced) {
     make_trace_events();
     record_for_host(step_begin_, pool_.origin());
@@ -166,19 +166,19 @@ void CudaProgram::enqueue(Portion portion, const Launch& last, bool traced) {
   if (traced) record_for_host(step_end_, pool_.origin());
 }
 
-void CudaProgram::run_task(TaskId t) {
+void BoundPlan::run_task(TaskId t) {
   enqueue_task(t, pool_.origin());
   const cudaError_t error = data_.device().ranks().wait(pool_.origin());
   OVERTAKE_CHECK(error == cudaSuccess, "task {} ({}) failed on the GPU: {}", plan_.graph.task_name(t),
                  to_string(plan_.graph.tasks[t].op), cudaGetErrorString(error));
 }
 
-void CudaProgram::connect() {
+void BoundPlan::connect() {
   for (const Entry& entry : entries(Portion::step_and_delayed))
     if (plan_.graph.tasks[entry.task].op == Op::transfer) run_task(entry.task);
 }
 
-void CudaProgram::enqueue_checked(Portion portion, const Launch& last, bool traced) {
+void BoundPlan::enqueue_checked(Portion portion, const Launch& last, bool traced) {
   cudaStream_t stream = pool_.origin();
   if (traced) {
     make_trace_events();
@@ -193,11 +193,11 @@ void CudaProgram::enqueue_checked(Portion portion, const Launch& last, bool trac
   if (traced) record(step_end_, stream);
 }
 
-CudaGraphExec CudaProgram::capture(const Launch& last, bool traced) {
+CudaGraphExec BoundPlan::capture(const Launch& last, bool traced) {
   return capture_on(pool_.origin(), [&] { enqueue(Portion::step_and_delayed, last, traced); });
 }
 
-std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<TaskId>>& lanes, int rounds) {
+std::vector<std::int64_t> BoundPlan::time_lanes(const std::vector<std::vector<TaskId>>& lanes, int rounds) {
   std::vector<cudaStream_t> streams;
   std::map<std::uint16_t, std::uint16_t> lanes_of;  // how many, by device
   for (const auto& lane : lanes) {
@@ -228,7 +228,7 @@ std::vector<std::int64_t> CudaProgram::time_lanes(const std::vector<std::vector<
   return medians;
 }
 
-Trace CudaProgram::trace(Portion portion) const {
+Trace BoundPlan::trace(Portion portion) const {
   Trace trace;
   trace.step_ns = nanoseconds_between(step_begin_, step_end_);
   for (const Entry& entry : entries(portion))

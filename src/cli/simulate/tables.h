@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/simulated_runs.h"
+#include "cli/simulate/runs.h"
 
 namespace overtake {
 

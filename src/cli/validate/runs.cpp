@@ -1,4 +1,4 @@
-#include "cli/validation_runs.h"
+#include "cli/validate/runs.h"
 
 #include <algorithm>
 #include <limits>

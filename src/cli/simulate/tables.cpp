@@ -1,4 +1,4 @@
-#include "cli/simulated_tables.h"
+#include "cli/simulate/tables.h"
 
 #include <fmt/format.h>
 

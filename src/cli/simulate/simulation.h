@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "cli/simulate_flags.h"
-#include "cli/simulated_runs.h"
+#include "cli/simulate/flags.h"
+#include "cli/simulate/runs.h"
 
 namespace overtake {
 

@@ -1,4 +1,4 @@
-#include "cli/simulation.h"
+#include "cli/simulate/simulation.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "cli/simulated_tables.h"
+#include "cli/simulate/tables.h"
 #include "exec/described_target.h"
 #include "plan/compile.h"
 #include "plan/pipeline/named.h"

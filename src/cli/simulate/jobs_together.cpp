@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/simulation.h"
+#include "cli/simulate/simulation.h"
 
 namespace overtake {
 namespace {

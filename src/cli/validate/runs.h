@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "cli/simulated_runs.h"
+#include "cli/simulate/runs.h"
 #include "overtake/run_spec.h"
 
 namespace overtake {

@@ -1,4 +1,4 @@
-#include "sim/group.h"
+#include "sim/device_group.h"
 
 #include <algorithm>
 #include <numeric>

@@ -13,12 +13,12 @@
 
 namespace overtake {
 
-class CudaProgram {
+class BoundPlan {
  public:
   // `arena` is where the plan's offsets count from; `step_values` [2] are this step's and the last one's;
   // `carried_losses` [losses][3] are the metrics of the last step.
-  CudaProgram(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
-              const cuda::StepValues* step_values, float* carried_losses);
+  BoundPlan(const Plan& plan, const ArenaView& arena, CudaDevice& device, StreamPool& streams,
+            const cuda::StepValues* step_values, float* carried_losses);
 
   const std::vector<CudaCheck>& checks() const { return data_.checks(); }
 
@@ -64,7 +64,7 @@ class CudaProgram {
   void make_trace_events();
 
   const Plan& plan_;
-  CudaProgramData data_;
+  BoundPlanData data_;
   StreamPool& pool_;
   std::vector<cudaStream_t> streams_;          // of its lanes, each once
   std::vector<Launch> launches_;               // by task

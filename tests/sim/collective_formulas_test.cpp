@@ -1,6 +1,6 @@
 // What NCCL would take, and whether formula and simulation agree.
 
-#include "sim/tuning.h"
+#include "sim/collective_formulas.h"
 
 #include <gtest/gtest.h>
 

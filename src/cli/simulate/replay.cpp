@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/simulated_tables.h"
-#include "cli/simulation.h"
+#include "cli/simulate/simulation.h"
+#include "cli/simulate/tables.h"
 #include "machine/roofline.h"
 #include "report/perfetto.h"
 #include "report/table.h"

@@ -1,4 +1,4 @@
-#include "cli/simulate_flags.h"
+#include "cli/simulate/flags.h"
 
 #include <algorithm>
 #include <charconv>
