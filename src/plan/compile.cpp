@@ -230,6 +230,11 @@ Program compile_step(Graph model, const RunSpec& spec, const Machine& machine, P
   check_undivided(spec, options);
   if (machine.costs)
     if (std::optional<Graph> measured = machine.costs->measured_step(p.model, p.spec, kind_ids(p))) {
+      if (!options.extra_passes.empty() || !options.readable.empty())
+        fail_user(
+            "`{}`: machine {} has times of another step, which was measured without it; leave it out, or take a "
+            "machine that has none",
+            options.readable.empty() ? "extra_passes" : "readable", machine.name());
       p.step = std::move(*measured);
       return p;
     }

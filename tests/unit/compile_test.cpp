@@ -128,6 +128,31 @@ TEST(Simulate, OfSeveralDevicesIsWhatWasPredicted) {
   EXPECT_EQ(std::ranges::max(step.peak_bytes), static_cast<std::int64_t>(program.choice().most_bytes()));
 }
 
+// Times that were measured are of the step as it was then.
+class MeasuredBefore final : public CostModel {
+ public:
+  explicit MeasuredBefore(Graph step) : step_(std::move(step)) {}
+  std::vector<TaskCost> costs(const Graph& step, std::uint32_t) const override {
+    return std::vector<TaskCost>(step.tasks.size(), TaskCost{.ns = 1000});
+  }
+  std::optional<Graph> measured_step(const Graph&, const RunSpec&, std::span<const std::uint32_t>) const override {
+    return step_;
+  }
+
+ private:
+  Graph step_;
+};
+
+TEST(Compile, TakesNoPassesWhereTheStepWasMeasured) {
+  const RunSpec spec = plain_spec();
+  const Program plain = compile(lenet(), spec, machine_of(spec));
+  const Machine machine = machine_with(spec, std::make_shared<MeasuredBefore>(plain.step));
+  EXPECT_EQ(compile(lenet(), spec, machine).step.tasks.size(), plain.step.tasks.size());
+  const CompileOptions own_pass{.extra_passes = {{"own", [](Graph g) { return g; }}}};
+  EXPECT_EQ(caught([&] { compile(lenet(), spec, machine, own_pass); }).field(), "extra_passes");
+  EXPECT_EQ(caught([&] { compile(lenet(), spec, machine, {.readable = {"fc1"}}); }).field(), "readable");
+}
+
 TEST(Simulate, NeedsCosts) {
   const RunSpec spec = plain_spec();
   const Program program = compile(lenet(), spec, machine_of(spec));
