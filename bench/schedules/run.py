@@ -30,7 +30,7 @@ SMALL = {"cuda": 32, "cpu": 4}  # the geometric mean is over batches up to this
 def measure(options, network, settings, batch):
     command = [options.overtake, "bench", network, "--batch", str(batch), "--lr", "0.0001", "--device", options.device,
                "--schedules", "in-order,auto", "--steps", str(options.steps), "--plan-seconds", str(options.plan_seconds),
-               "--json", "--fresh-profile"]
+               "--micro-batches", str(options.micro_batches), "--json", "--fresh-profile"]
     if settings:
         command += ["--set", settings]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -64,6 +64,7 @@ def main():
     parser.add_argument("--overtake", default=str(ROOT / "build/release/overtake"), help="the program to measure")
     parser.add_argument("--networks", nargs="*", help="only these")
     parser.add_argument("--batches", nargs="*", type=int, help="default: %s" % BATCHES)
+    parser.add_argument("--micro-batches", type=int, default=1, help="pieces that a batch is cut into")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--plan-seconds", type=float, default=10)
     parser.add_argument("--json", help="write the rows to this file")
