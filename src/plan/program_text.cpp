@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "plan/divide/first_k.h"
 #include "plan/program.h"
 #include "run/field.h"
 
