@@ -132,7 +132,9 @@ int bench(const BenchFlags& flags) {
   RunSpec spec = as_benches_see(flags.spec.spec());
   if (!spec.plan.empty() && (flags.explain || !flags.schedules.empty()))
     fail_user("`plan {}`: it has one schedule; leave out --schedules and --explain", spec.plan);
-  if (!spec.plan.empty()) spec = with_plan(spec, flags.spec.given());
+  std::vector<const Field*> given = flags.spec.given();
+  std::erase_if(given, [](const Field* field) { return !field->is_of(Command::bench); });
+  if (!spec.plan.empty()) spec = with_plan(spec, given);
   if (!flags.trace.empty()) check_writable(flags.trace);
   flags.spec.check_saving();
   std::vector<BenchRow> rows = make_rows(spec, flags);

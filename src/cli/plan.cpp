@@ -1,6 +1,7 @@
 // overtake plan: compiles a run without running it.
 
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -20,8 +21,6 @@ struct PlanFlags {
   std::string output, compare;
 };
 
-constexpr std::string_view kPlanEnding = ".plan";
-
 // The program, and whether this process is the one that writes it. For a machine that is only described, nothing of
 // this one is opened; otherwise the processes of a job plan together.
 std::pair<Program, bool> planned(Graph model, RunSpec& spec, const CompileOptions& options) {
@@ -33,10 +32,6 @@ std::pair<Program, bool> planned(Graph model, RunSpec& spec, const CompileOption
   }
   const std::optional<Worker> worker = worker_from_environment();
   return {compile(std::move(model), spec, machine_of(spec), options), !worker || worker->rank == 0};
-}
-
-std::string dumped(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 nlohmann::json json_of_program(const Program& program, const std::string& file) {
@@ -64,19 +59,18 @@ nlohmann::json json_of_program(const Program& program, const std::string& file) 
           {"choices", choices}};
 }
 
-Program program_in(const std::string& file) { return load_program_json(read_file(file), file); }
-
 // What is in a plan file, or in what it differs from another.
 int look(const PlanFlags& flags, const std::string& file) {
   if (!flags.output.empty()) fail_user("--out {}: {} is a plan already; leave it out", flags.output, file);
   const std::vector<const Field*> given = flags.spec.given();
+  if (flags.spec.saves()) fail_user("--save-spec: {} is planned already; leave it out", file);
   if (given.size() > 1) fail_user("`{}`: {} is planned already; leave it out", given[1]->name, file);
-  const Program program = program_in(file);
+  const Program program = read_program(file, file);
   if (flags.compare.empty()) {
     fmt::print("{}", flags.spec.json ? dumped(json_of_program(program, file)) : print(program));
     return 0;
   }
-  const std::string text = difference(program, program_in(flags.compare));
+  const std::string text = difference(program, read_program(flags.compare, flags.compare));
   if (flags.spec.json)
     fmt::print("{}", dumped({{"plan", file}, {"other", flags.compare}, {"difference", text}}));
   else
@@ -89,6 +83,9 @@ int plan(const PlanFlags& flags) {
   if (spec.model.ends_with(kPlanEnding)) return look(flags, spec.model);
   if (!flags.compare.empty()) fail_user("--compare {}: it compares two plan files; give one as MODEL", flags.compare);
   if (flags.output.empty()) fail_user("--out: give the file to write, for example -o {}.plan", spec.model);
+  std::error_code neither;
+  if (std::filesystem::equivalent(flags.output, spec.model, neither))
+    fail_user("--out {}: it is the network itself; give another file", flags.output);
   check_writable(flags.output);
   flags.spec.check_saving();
   check_spec(spec);

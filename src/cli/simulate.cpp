@@ -9,8 +9,6 @@
 namespace overtake {
 namespace {
 
-constexpr std::string_view kPlanEnding = ".plan";
-
 // One simulation for each value of --sweep.
 int sweep(const SimulateFlags& flags, RunSpec spec) {
   if (!flags.save_profile.empty())
@@ -53,10 +51,13 @@ int simulate_all(const SimulateFlags& flags) {
   flags.spec.check_saving();
   if (!flags.chakra.empty()) return replay_chakra(flags, flags.spec.spec(/*needs_model=*/false));
   const RunSpec spec = flags.run();
+  const bool is_plan = spec.model.ends_with(kPlanEnding);
+  if (!is_plan) check_spec(spec);
+  const int exit_code = is_plan               ? simulate_plan(flags, spec.model)
+                        : flags.sweep.empty() ? run_simulation(flags, spec)
+                                              : sweep(flags, spec);
   flags.spec.save(spec);
-  if (spec.model.ends_with(kPlanEnding)) return simulate_plan(flags, spec.model);
-  check_spec(spec);
-  return flags.sweep.empty() ? run_simulation(flags, spec) : sweep(flags, spec);
+  return exit_code;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "run/spec_file.h"
+#include "train/planner.h"
 
 namespace overtake {
 namespace {
@@ -162,7 +163,7 @@ void check_agrees(const Program& program, const std::string& file, const RunSpec
 }
 
 RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given) {
-  const Program program = load_program_json(read_file(spec.plan), fmt::format("`plan {}`", spec.plan));
+  const Program program = read_program(spec.plan, fmt::format("`plan {}`", spec.plan));
   check_agrees(program, spec.plan, spec, given);
   RunSpec merged = spec;
   for (const Field& field : fields())
@@ -183,6 +184,10 @@ std::string with_flags(std::string_view text) {
     text.remove_prefix(end + 1);
     out += on_command_line(quoted).value_or(fmt::format("`{}`", quoted));
   }
+}
+
+std::string dumped(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void print_note(const std::string& line) { fmt::print(stderr, "{}\n", with_flags(line)); }

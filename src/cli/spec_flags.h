@@ -11,6 +11,8 @@
 
 namespace overtake {
 
+inline constexpr std::string_view kPlanEnding = ".plan";  // of files that may stand for a MODEL
+
 class SpecFlags {
  public:
   void add_to(CLI::App& app, Command command);
@@ -23,6 +25,7 @@ class SpecFlags {
   void save(const RunSpec& spec) const;
   void save_plan(const Program& program) const;  // --save-plan
   bool saves_plan() const { return !save_plan_to_.empty(); }
+  bool saves() const { return !save_to_.empty(); }
 
   bool json = false;          // one JSON object as the last line
   bool print_passes = false;  // to stderr
@@ -48,6 +51,9 @@ RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 // The front door's spelling of a text in which fields are in backticks: "`lr_schedule x`: ..." is "--lr-schedule x:
 // ...", and "`graph false`" is "--no-graph".
 std::string with_flags(std::string_view text);
+
+// The one line that --json prints; names that are no UTF-8 do no harm.
+std::string dumped(const nlohmann::json& json);
 
 // A line for the user, with_flags.
 void print_note(const std::string& line);

@@ -56,18 +56,19 @@ void choose_division(Program& p) {
   p.chosen = static_cast<std::size_t>(best - p.choices.begin());
   if (p.choices.size() < 2) return;
   const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
-  // The last choice is the best one's twin on one lane, where that has two.
+  // The last choice is the first one's twin on one lane, where that has two. Of the two it is said what lanes bring.
   const bool has_twin = has_side_lanes(p.choices[0]) && !has_side_lanes(p.choices.back());
+  const bool is_about_lanes = has_twin && (p.chosen == 0 || p.chosen + 1 == p.choices.size());
   std::vector<PlanChoice> others = p.choices;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(p.chosen));
-  const PlanChoice& other = !has_twin               ? *std::ranges::min_element(others, {}, key)
-                            : has_side_lanes(*best) ? p.choices.back()
-                                                    : p.choices[0];
+  const PlanChoice& other = !is_about_lanes ? *std::ranges::min_element(others, {}, key)
+                            : p.chosen == 0 ? p.choices.back()
+                                            : p.choices[0];
   const auto time = [&](const PlanChoice& c) {
     return ns(c) > 0 ? fmt::format("{:.2f} ms", static_cast<double>(ns(c)) * 1e-6) : std::string("no room");
   };
-  const std::string what = !has_twin               ? best->name
-                           : has_side_lanes(*best) ? "weight gradients on a second lane of every device"
+  const std::string what = !is_about_lanes ? best->name
+                           : p.chosen == 0 ? "weight gradients on a second lane of every device"
                            : ns(other) > 0 && ns(other) < ns(*best)
                                ? "one lane on every device, a second gains less than 1 % here"
                                : "one lane on every device, a second does not pay here";

@@ -124,7 +124,7 @@ Program predict(Program p) {
     const PredictedStep step = planner->predict(c);
     if (!step.result.is_finished) continue;
     c.predicted_ns = step.step_ns();
-    c.fits = first_without_room(step, p.machine) == kNone;
+    c.fits = c.fits && first_without_room(step, p.machine) == kNone;
     const std::vector<std::int64_t> peaks = peak_memory(step);
     c.peak_bytes.assign(peaks.begin(), peaks.end());
   }

@@ -112,6 +112,15 @@ Program program_from(const json& in) {
   return p;
 }
 
+// What dividing a step, block by block, needs.
+void verify_outline(const Program& p) {
+  for (const KindCount& k : kinds_of(p.machine, p.devices))
+    OVERTAKE_CHECK(k.kind < p.costs.size() && p.costs[k.kind].size() == p.step.tasks.size(),
+                   "it does not say what tasks take on devices of kind {}", k.kind);
+  OVERTAKE_CHECK(!p.choice().schedule.orders.empty(), "it does not say in which order devices work");
+  verify(OutlinePlanner(p)->outline(p.choice()).plan);
+}
+
 }  // namespace
 
 std::string save_choices(const Program& p) {
@@ -170,12 +179,12 @@ Program load_program_json(std::string_view text, const std::string& where) {
     OVERTAKE_CHECK(!program.choices.empty(), "it decides nothing");
     verify(program);
     check_tasks(program.step);
-    if (program.is_outlined()) verify(OutlinePlanner(program)->outline(program.choice()).plan);
+    if (program.is_outlined()) verify_outline(program);
     return program;
   } catch (const json::exception& e) {
     fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
   } catch (const InternalError& e) {
-    fail_user("{}: its content does not hold together: {}; write it again with `overtake plan`", where, e.what());
+    fail_user("{}: its content does not hold together: {}; write it again with `overtake plan`", where, e.reason());
   } catch (const UserError& e) {
     fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
   }

@@ -58,6 +58,10 @@ class Difference {
     add_graphs("step", first_.step, second_.step);
     if (!first_.choices.empty() && !second_.choices.empty()) add_choices(first_.choice(), second_.choice());
     add_if_different("reason", first_.reason, second_.reason);
+    if (save_json(first_.machine) != save_json(second_.machine) && first_.machine.name() == second_.machine.name())
+      text_ += fmt::format("machine: two of the name {}, described or measured differently\n", first_.machine.name());
+    if (first_.costs != second_.costs) text_ += "costs: tasks take other times\n";
+    if (text_.empty() && save_json(first_) != save_json(second_)) text_ = "choices that were not taken differ\n";
     return text_;
   }
 

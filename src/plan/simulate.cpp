@@ -9,16 +9,11 @@
 namespace overtake {
 
 Simulation simulate(const Program& program) {
-  const std::string where = "`program " + program.model.model + "`";
-  if (program.costs.empty())
-    fail_user(
-        "{}: nothing is known of what its tasks take on machine {}; compile it for a machine that was measured, or "
-        "that has a cost model",
-        where, program.machine.name());
   SimulatedStep simulated = simulated_step(program);
   JobResult& result = simulated.step.result;
   if (!result.is_finished)
-    fail_user("{}: the step does not end: {}; choose another schedule", where, result.stuck[0].why);
+    fail_user("`program {}`: the step does not end: {}; choose another schedule", program.model.model,
+              result.stuck[0].why);
   Simulation out{.name = std::move(simulated.name), .plan = {}, .trace = {}, .peak_bytes = peak_memory(simulated.step)};
   out.plan = std::move(simulated.step.outline.plan);
   out.trace = std::move(result.trace);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "machine/measured_costs.h"
 #include "plan/compile.h"
 #include "plan/detail_of.h"
@@ -52,6 +53,11 @@ SimulatedStep named(SimulatedStep out) {
 }  // namespace
 
 SimulatedStep simulated_step(const Program& program) {
+  if (program.costs.empty())
+    fail_user(
+        "`program {}`: nothing is known of what its tasks take on machine {}; compile it for a machine that was "
+        "measured, or that has a cost model",
+        program.model.model, program.machine.name());
   const PlanChoice& choice = program.choice();
   return named({name_of(program.spec, choice), choice.reason,
                 program.is_outlined() ? OutlinePlanner(program)->predict(choice) : on_all_lanes(program)});

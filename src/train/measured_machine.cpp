@@ -33,15 +33,17 @@ std::optional<Profile> times_over_devices(const Graph& graph, const Workplace& p
   if (place.rank() == 0) profile = kept_profile(key, graph.tasks.size(), place.profiling);
   const bool is_kept = !shared_text(place.groups(), [&] { return std::string(profile ? "kept" : ""); }).empty();
   if (is_kept || (place.rank() != 0 && !is_at_once)) return profile;
-  profile =
-      gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note) : measure_alone(graph, *place.backend);
-  if (place.rank() == 0) keep_profile(*profile, key, place.profiling);
+  bool is_whole = true;
+  profile = gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note, is_whole)
+                     : measure_alone(graph, *place.backend);
+  if (place.rank() == 0 && is_whole) keep_profile(*profile, key, place.profiling);
   return profile;
 }
 
 // How much of a device each task needs, where more than one lane may run there; none: all of it.
 std::vector<double> loads_of_tasks(const Program& p, const Workplace& place) {
-  if (p.spec.schedule == "in-order" || place.backend->most_lanes() < 2) return {};
+  const bool has_devices = place.groups() != nullptr || place.devices.virtual_gpus > 1;
+  if (!has_devices || p.spec.schedule == "in-order" || place.backend->most_lanes() < 2) return {};
   return profile_of(p.step, *place.backend, place.profiling).load;
 }
 

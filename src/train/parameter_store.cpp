@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "train/data_sources.h"
 #include "train/initial_values.h"
 #include "train/tags.h"
 #include "train/weights.h"

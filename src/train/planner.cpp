@@ -113,9 +113,24 @@ PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, co
   return {std::move(program), runner.records()};
 }
 
+Program read_program(const std::string& path, const std::string& where) {
+  Program program = load_program_json(read_file(path), where);
+  program.machine.target = described_target(program.machine.kernels);
+  try {
+    if (const TaskOrder& order = program.choice().order; order.is_given() && !program.is_outlined())
+      verify(with_order(costed_graph(program), order));
+  } catch (const InternalError& e) {
+    fail_user("{}: its content does not hold together: {}; write it again with `overtake plan`", where, e.reason());
+  }
+  return program;
+}
+
 Program load_program(const std::string& path, const Workplace& place) {
-  const std::string where = fmt::format("`plan {}`", path);
-  return fit_to_place(load_program_json(read_file(path), where), place, where);
+  const std::string where = fmt::format("`plan {}`", path), text = read_file(path);
+  // Every process reads the file where it is.
+  if (shared_text(place.groups(), [&] { return text; }) != text)
+    fail_user("{}: rank {} has another plan in this file than rank 0; give all hosts the same", where, place.rank());
+  return fit_to_place(read_program(path, where), place, where);
 }
 
 Program fit_to_place(Program program, const Workplace& place, const std::string& where) {

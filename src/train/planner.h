@@ -18,6 +18,10 @@ struct PlannedRun {
 // `model` is the forward graph of one micro-batch. All ranks of a job call it at once and get the same program.
 PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, const CompileOptions& options = {});
 
+// A program from a file, with what the kernels of its machine want. A user error, which begins with `where`, if it is
+// no plan, or does not hold together.
+Program read_program(const std::string& path, const std::string& where);
+
 // A program from a file, for this place. User errors: the file is no plan, or the devices here cannot run it.
 Program load_program(const std::string& path, const Workplace& place);
 

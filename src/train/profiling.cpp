@@ -176,13 +176,14 @@ void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend
 
 // On as many devices as there is memory for.
 Plan placed_side_by_side(const Graph& graph, const Backend& backend, std::uint32_t devices,
-                         const std::function<void(const std::string&)>& note) {
+                         const std::function<void(const std::string&)>& note, bool& is_whole) {
   for (std::uint32_t n = devices;; --n) {
     Plan plan = place_memory(side_by_side(graph, n));
     if (n > 1 && !backend.has_room_for(plan.arena_bytes + plan.arena_bytes / 4)) continue;
     if (n < devices && note)
       note(fmt::format("there is not enough memory to measure tasks while all {} devices work; only {} did", devices,
                        n));
+    is_whole = n == devices;
     return plan;
   }
 }
@@ -242,8 +243,8 @@ Profile measure_alone(const Graph& graph, Backend& backend) {
 }
 
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
-                              const std::function<void(const std::string&)>& note) {
-  const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note)});
+                              const std::function<void(const std::string&)>& note, bool& is_whole) {
+  const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note, is_whole)});
   fill_to_be_timed(*executor);
   const Plan& plan = executor->plan(0);
   const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();

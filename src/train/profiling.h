@@ -38,9 +38,9 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
 Profile measure_alone(const Graph& graph, Backend& backend);
 // The same on the first of several devices of the backend while the others are busy with the same step, each at another
 // place of it (plan/divide/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of
-// them are, with a note.
+// them are, with a note, and `is_whole` becomes false.
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
-                              const std::function<void(const std::string&)>& note = {});
+                              const std::function<void(const std::string&)>& note, bool& is_whole);
 
 // Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
 Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOptions& options,

@@ -94,7 +94,7 @@ void TrainingRun::adopt(Prepared prepared) {
   // No transfer of the program before is under way when one of the next begins.
   if (has_ranks()) place_.groups()->world->barrier({.tag = kPlanningTag + 2});
   prepared->connect(place_);
-  if (!prepared->shares_memory()) prepared->parameters().take(now_->parameters());
+  if (prepared->parameters().memory() != now_->parameters().memory()) prepared->parameters().take(now_->parameters());
   now_ = std::move(prepared);
 }
 
@@ -151,18 +151,26 @@ StepArgs TrainingRun::next_step(float learning_rate) {
   return {.step = steps_++, .seed = seed_, .learning_rate = learning_rate};
 }
 
+void TrainingRun::check_room_for_step() const {
+  if (!has_ranks() && running_ == executor().most_under_way())
+    fail_user("start_step: {} steps are under way, which is the most; finish one first", running_);
+}
+
 void TrainingRun::start_step(const HostBatch& batch, float learning_rate) {
+  check_room_for_step();
   now_->write_inputs(inputs_of(batch), batch.samples);
   start_step(learning_rate);
 }
 
 void TrainingRun::start_step(const std::vector<Input>& inputs, float learning_rate) {
+  check_room_for_step();
   now_->write_inputs(inputs, batch());
   start_step(learning_rate);
 }
 
 void TrainingRun::start_step(float learning_rate) {
-  if (has_ranks() && running_ == executor().most_under_way()) end_step();
+  check_room_for_step();
+  if (running_ == executor().most_under_way()) end_step();
   executor().start(0, next_step(learning_rate));
   ++running_;
 }
@@ -173,6 +181,7 @@ void TrainingRun::end_step() {
 }
 
 StepResult TrainingRun::finish_step() {
+  if (ended_.empty() && running_ == 0) fail_user("finish_step: no step is under way; start one first");
   if (ended_.empty()) end_step();
   Ended step = std::move(ended_.front());
   ended_.pop_front();
@@ -195,16 +204,19 @@ StepResult TrainingRun::step(float learning_rate) {
 }
 
 StepResult TrainingRun::step_traced(const HostBatch& batch, float learning_rate) {
+  check_at_rest("step_traced");
   now_->write_inputs(inputs_of(batch), batch.samples);
   return step_traced(learning_rate);
 }
 
 StepResult TrainingRun::step_traced(const std::vector<Input>& inputs, float learning_rate) {
+  check_at_rest("step_traced");
   now_->write_inputs(inputs, batch());
   return step_traced(learning_rate);
 }
 
 StepResult TrainingRun::step_traced(float learning_rate) {
+  check_at_rest("step_traced");
   FinishedStep step{executor().run_traced(0, next_step(learning_rate)), {}};
   for (const BufferId b : graph().losses) {
     const auto* metrics = reinterpret_cast<const float*>(executor().bytes(b).data());
@@ -214,16 +226,19 @@ StepResult TrainingRun::step_traced(float learning_rate) {
 }
 
 StepResult TrainingRun::evaluate(const HostBatch& batch) {
+  check_at_rest("evaluate");
   now_->write_inputs(inputs_of(batch), batch.samples);
   return evaluate();
 }
 
 StepResult TrainingRun::evaluate(const std::vector<Input>& inputs) {
+  check_at_rest("evaluate");
   now_->write_inputs(inputs, batch());
   return evaluate();
 }
 
 StepResult TrainingRun::evaluate() {
+  check_at_rest("evaluate");
   executor().start(1, {.step = steps_, .seed = seed_});
   return result_of(ended(executor().finish(), Mean::of_rows));
 }

@@ -109,6 +109,7 @@ class TrainingRun {
   std::string find_non_finite(const HostBatch& batch, std::uint64_t step);
 
  private:
+  void check_room_for_step() const;
   StepArgs next_step(float learning_rate);
   // A user error while a step is under way; `what` begins it.
   void check_at_rest(std::string_view what) const;

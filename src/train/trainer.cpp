@@ -33,6 +33,12 @@ TrainingRun run_of(Program program, const RunSpec& given) {
   return TrainingRun({std::move(program), {}}, std::move(place), spec);
 }
 
+// A trainer takes no files that a spec names.
+RunSpec without_plan(RunSpec spec) {
+  spec.plan.clear();
+  return spec;
+}
+
 }  // namespace
 
 Input::Input(std::string of, std::span<const float> values)
@@ -62,7 +68,7 @@ struct Trainer::Run {
 Trainer::Trainer(Graph model, const RunSpec& spec, const CompileOptions& options,
                  std::function<void(const std::string&)> note)
     : run_(std::make_unique<Run>(
-          Run{spec, TrainingRun(std::move(model), spec,
+          Run{spec, TrainingRun(std::move(model), without_plan(spec),
                                 {.initial = {}, .place = {.note = std::move(note)}, .compile = options})})) {}
 Trainer::Trainer(Program program, const RunSpec& spec)
     : run_(std::make_unique<Run>(Run{spec, run_of(std::move(program), spec)})) {}

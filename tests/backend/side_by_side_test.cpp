@@ -199,7 +199,9 @@ TEST(SideBySide, MeasuresTheFirstDevicesStep) {
        std::map<std::uint64_t, std::size_t>{{0, 1}, {two + two / 4, 2}, {100 * two, 4}}) {
     SmallBackend backend(most_bytes);
     std::string note;
-    const Profile profile = measure_beside_others(step, backend, 4, [&](const std::string& text) { note += text; });
+    bool is_whole = true;
+    const Profile profile = measure_beside_others(
+        step, backend, 4, [&](const std::string& text) { note += text; }, is_whole);
     EXPECT_EQ(backend.devices, devices);
     EXPECT_EQ(note.empty(), devices == 4) << note;
     ASSERT_EQ(profile.alone_ns.size(), step.tasks.size());

@@ -86,6 +86,11 @@ TEST(Choose, DivisionsAndTheirLanes) {
       {{division("1f1b + side lanes", true, 80, 995), division("1f1b", false, 100, 1000)},
        1,
        "gains less than 1 % here; measured 1000.00 ms"},
+      // Neither the first choice nor its twin.
+      {{division("zb-v + side lanes", true, 80, 110), division("1f1b", false, 90, 100),
+        division("zb-v", false, 100, 120)},
+       1,
+       "schedule: 1f1b; measured 100.00 ms, zb-v + side lanes 110.00 ms"},
       // What was not measured, because it had no room, is not taken.
       {{division("zb-v + side lanes", true, 80), division("1f1b", false, 100, 90)},
        1,

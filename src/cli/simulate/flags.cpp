@@ -117,12 +117,12 @@ void SimulateFlags::add_to(CLI::App& c) {
 void SimulateFlags::add_scenario(Machine& machine) const {
   const std::uint32_t devices = machine.topology.device_count;
   ClusterOptions& options = machine.options;
-  options.overlap_slows = !no_slowdown && synthetic.empty();
-  if (!slow.empty()) options.speeds.assign(devices, 1);
+  if (no_slowdown || !synthetic.empty()) options.overlap_slows = false;
+  if (!slow.empty() && options.speeds.empty()) options.speeds.assign(devices, 1);
   for (const std::string& text : slow) {
     const auto [device, speed] = parse_device(text, "--slow", devices);
     if (!(speed > 0)) fail_user("--slow {}: the speed must be above 0; 1 is as described", text);
-    options.speeds[device] = speed;
+    options.speeds[device] *= speed;
   }
   for (const std::string& text : fail) {
     const auto [device, ms] = parse_device(text, "--fail", devices);

@@ -277,15 +277,20 @@ class Simulation {
 }  // namespace
 
 int simulate_plan(const SimulateFlags& flags, const std::string& file) {
-  if (!flags.compare.empty() || !flags.beside.empty() || !flags.measure_on.empty())
-    fail_user("simulate {}: a plan is one job with one schedule; leave out --compare, --beside and --measure", file);
+  if (!flags.compare.empty() || !flags.beside.empty() || !flags.measure_on.empty() || !flags.sweep.empty() ||
+      !flags.save_profile.empty())
+    fail_user(
+        "simulate {}: a plan is one job with one schedule; leave out --compare, --beside, --sweep, --measure and "
+        "--save-profile",
+        file);
   if (flags.spec.saves_plan()) fail_user("--save-plan: {} is the plan already; leave it out", file);
-  Program program = load_program_json(read_file(file), file);
+  Program program = read_program(file, file);
   RunSpec spec = flags.spec.spec();
   spec.model = program.spec.model;
   check_agrees(program, file, spec, flags.spec.given());
-  program.machine.target = described_target(program.machine.kernels);
   if (flags.steps > 0) program.machine.steps = flags.steps;
+  if (!program.machine.has_devices() && !(flags.slow.empty() && flags.fail.empty()))
+    fail_user("simulate {}: it is for one device; leave out --slow and --fail", file);
   if (program.machine.has_devices()) flags.add_scenario(program.machine);
   const SimulatedRun run(simulated_step(program));
   if (!run.step.result.is_finished)

@@ -118,8 +118,4 @@ std::string table_of(const std::vector<StuckDevice>& devices, std::size_t most) 
   return table.text() + (devices.size() > most ? fmt::format("and {} more devices\n", devices.size() - most) : "");
 }
 
-std::string dumped(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace overtake

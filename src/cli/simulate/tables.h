@@ -26,6 +26,4 @@ nlohmann::json json_of(const std::vector<StuckDevice>& devices);
 // At most `most` rows, first those that others wait for.
 std::string table_of(const std::vector<StuckDevice>& devices, std::size_t most);
 
-std::string dumped(const nlohmann::json& json);  // names that are no UTF-8 do no harm
-
 }  // namespace overtake

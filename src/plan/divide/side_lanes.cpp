@@ -137,7 +137,7 @@ std::vector<Wait> waits_for_memory(const Outline& outline, const Trace& trace) {
 SideWork search_side_work(const Outline& outline, const std::function<std::int64_t(const SideWork&)>& step_ns,
                           const SideSearchOptions& options) {
   std::uint64_t tries = 0;
-  SideWork best = options.must ? all_weight_gradients(outline) : SideWork{};
+  SideWork best;
   std::int64_t best_ns = kUnfit;
   const auto consider = [&](SideWork side) {
     if (side.tasks.empty() && options.must) return;
@@ -151,15 +151,18 @@ SideWork search_side_work(const Outline& outline, const std::function<std::int64
   consider(all_weight_gradients(outline));
   const std::vector<Unit> units = units_of(outline);
   // Again from the start as long as something of the last round was better.
-  for (std::int64_t before = kUnfit; best_ns < before && tries < options.tries;) {
-    before = best_ns;
+  bool is_better = true;
+  while (is_better && tries < options.tries) {
+    const std::int64_t before = best_ns;
     for (const Unit& unit : units) {
       const SideWork more = with(best, unit), less = without(best, unit);
       if (more.tasks != best.tasks && tries < options.tries) consider(more);
       if (less.tasks != best.tasks && tries < options.tries) consider(less);
     }
+    is_better = best_ns < before;
   }
-  return best;
+  // Where nothing has room, that is said of all of them.
+  return options.must && best.tasks.empty() ? all_weight_gradients(outline) : best;
 }
 
 }  // namespace overtake

@@ -15,7 +15,7 @@ namespace overtake {
 // is made of what they make.
 void put_aside(Outline& outline, const SideWork& side);
 
-// Every weight gradient that is on a first lane.
+// Every weight gradient that a device computes.
 SideWork all_weight_gradients(const Outline& outline);
 
 // Of a step with side lanes and its trace: waits of first lanes for side lanes that have ended there long since. What

@@ -107,7 +107,8 @@ std::vector<PlanChoice> StepPlanner::choices() const {
   const bool is_auto = options_.lanes == "auto";
   if (is_auto && !is_worthwhile(all[0], one_lane)) all[0] = one_lane;
   for (PlanChoice& c : all) {
-    if (c.side.tasks.empty()) continue;
+    // Synchronised norms make devices wait for one another beyond what is simulated.
+    if (c.side.tasks.empty() || options_.sync_batch_norm) continue;
     const PredictedStep step = predict(c);
     c.side.waits = waits_for_memory(outline(c), step.result.trace);
   }
