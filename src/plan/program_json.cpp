@@ -118,7 +118,9 @@ void verify_outline(const Program& p) {
     OVERTAKE_CHECK(k.kind < p.costs.size() && p.costs[k.kind].size() == p.step.tasks.size(),
                    "it does not say what tasks take on devices of kind {}", k.kind);
   OVERTAKE_CHECK(!p.choice().schedule.orders.empty(), "it does not say in which order devices work");
-  verify(OutlinePlanner(p)->outline(p.choice()).plan);
+  const OutlinePlanner planner(p);
+  verify(planner->problem(), p.choice().schedule);
+  verify(planner->outline(p.choice()).plan);
 }
 
 }  // namespace
@@ -185,7 +187,7 @@ Program load_program_json(std::string_view text, const std::string& where) {
     fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
   } catch (const InternalError& e) {
     fail_user("{}: its content does not hold together: {}; write it again with `overtake plan`", where, e.reason());
-  } catch (const UserError& e) {
+  } catch (const std::exception& e) {
     fail_user("{}: it is damaged: {}; write it again with `overtake plan`", where, e.what());
   }
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "exec/described_target.h"
+#include "plan/detail_of.h"
 #include "sim/collective_lanes.h"
 #include "train/measured_machine.h"
 #include "train/trials.h"

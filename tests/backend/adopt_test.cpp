@@ -130,6 +130,27 @@ TEST(Adopt, SideLanesAndOneLane) {
   expect_same(alone, on_ranks_through(c, {aside, one, aside}));
 }
 
+// The one that is adopted second finds the weights of then, whatever memory it was prepared to share.
+TEST(Adopt, OneOfTwoPreparedPrograms) {
+  const Case c = small_cnn(), mine = in_pieces(c, {});
+  const SampleForm form = sample_form_of(graph_of(mine));
+  const auto hash = [&](bool adopts) {
+    TrainingRun run = run_of(graph_of(mine), options_of(mine, {}));
+    TrainingRun::Prepared same, other;
+    if (adopts) {
+      same = run.prepare(planned(c, {}, run.workplace()));
+      other = run.prepare(planned(c, {.micro_batches = 2}, run.workplace()));
+      EXPECT_TRUE(same->shares_memory());
+    }
+    run.step(batch_for(form, run, 0), 0.05f);
+    if (adopts) run.adopt(std::move(other));
+    if (adopts) run.adopt(std::move(same));
+    run.step(batch_for(form, run, 1), 0.05f);
+    return run.weights_hash();
+  };
+  EXPECT_EQ(hash(true), hash(false));
+}
+
 TEST(Adopt, StepsThatAreNotFinishedAreAnError) {
   const Case c = small_cnn(), mine = in_pieces(c, {});
   TrainingRun run = run_of(graph_of(mine), options_of(mine, {}));

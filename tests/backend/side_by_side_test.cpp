@@ -204,6 +204,7 @@ TEST(SideBySide, MeasuresTheFirstDevicesStep) {
         step, backend, 4, [&](const std::string& text) { note += text; }, is_whole);
     EXPECT_EQ(backend.devices, devices);
     EXPECT_EQ(note.empty(), devices == 4) << note;
+    EXPECT_EQ(is_whole, devices == 4);
     ASSERT_EQ(profile.alone_ns.size(), step.tasks.size());
     std::int64_t sum = 0;
     for (TaskId t = 0; t < step.tasks.size(); ++t) {

@@ -217,6 +217,26 @@ TEST(TrainerErrors, OfInputs) {
   trainer.step(line_inputs(), kRate);
 }
 
+TEST(TrainerErrors, OfStepsUnderWay) {
+  Trainer trainer(line_model(), plain_spec());
+  caught([&] { trainer.finish_step(); });
+  for (std::size_t i = 0; i < trainer.most_under_way(); ++i) trainer.start_step(line_inputs());
+  caught([&] { trainer.start_step(line_inputs()); });
+  caught([&] { trainer.evaluate(line_inputs()); });
+  caught([&] { trainer.step_traced(line_inputs()); });
+  for (std::size_t i = 0; i < trainer.most_under_way(); ++i) EXPECT_GT(trainer.finish_step().loss, 0);
+  caught([&] { trainer.finish_step(); });
+  EXPECT_GT(trainer.evaluate(line_inputs()).loss, 0);
+  EXPECT_EQ(trainer.steps_done(), trainer.most_under_way());
+}
+
+// What a spec says of files is not for a trainer, whose model is given.
+TEST(Trainer, LooksAtNoPlanFile) {
+  RunSpec spec = plain_spec();
+  spec.plan = "none.plan";
+  EXPECT_EQ(Trainer(line_model(), spec).batch(), 3);
+}
+
 TEST(TrainerErrors, OfReading) {
   Trainer trainer = line_trainer({.readable = {"fc"}});
   EXPECT_EQ(caught([&] { trainer.read("fc.grad"); }).value(), "fc.grad") << "it is not kept";

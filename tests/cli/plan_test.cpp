@@ -1,5 +1,6 @@
 // overtake plan, and what takes its files: train --plan and simulate X.plan.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "simulated.h"
@@ -80,6 +81,13 @@ TEST(Plan, FilesAreShownAndCompared) {
   EXPECT_EQ(differ.exit_code, 0) << differ.err;
   EXPECT_NE(differ.out.find("pipeline: \"1f1b\" | \"gpipe\""), std::string::npos) << differ.out;
   EXPECT_EQ(overtake("plan " + one + " --compare " + one).out, "the two are equal\n");
+  ASSERT_EQ(overtake(pipeline + "1f1b --chunk 1M -o " + other).exit_code, 0);
+  EXPECT_NE(overtake("plan " + one + " --compare " + other).out, "the two are equal\n");
+  // A file for runs says what a bench has no flag for.
+  write_text(folder / "run.toml", "schedule = \"auto\"\npp = 2\ndata = \"synthetic\"\n");
+  const CommandResult bench =
+      overtake("bench --spec " + (folder / "run.toml") + " --plan " + one + " --steps 1 --json");
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
 }
 
 // Each process measures its part; one of them writes the file.
@@ -97,6 +105,41 @@ TEST(Plan, OfSeveralProcessesIsOnePlan) {
                           kRun);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_EQ(trained.json().at("weights_hash"), usual.json().at("weights_hash"));
+}
+
+// Plans of one device say which task runs when.
+TEST(Plan, AnOrderThatCannotRunIsRefused) {
+  const ScratchFolder folder;
+  const std::string file = folder / "one.plan", damaged = folder / "damaged.plan";
+  ASSERT_EQ(overtake("plan lenet --machine h200 --batch 8 --schedule ooo -o " + file).exit_code, 0);
+  const nlohmann::json good = nlohmann::json::parse(read_text(file));
+  const auto refused = [&](const std::function<void(nlohmann::json & order)>& damage) {
+    nlohmann::json plan = good;
+    damage(plan["choices"][plan["chosen"].get<std::size_t>()]["order"]);
+    write_text(damaged, plan.dump());
+    for (const std::string command : {"plan ", "simulate "}) {
+      const CommandResult r = overtake(command + damaged);
+      EXPECT_EQ(r.exit_code, 2) << command << r.err;
+      EXPECT_NE(r.err.find("does not hold together"), std::string::npos) << r.err;
+    }
+  };
+  refused([](nlohmann::json& order) { std::ranges::reverse(order["lanes"][0]["tasks"]); });
+  refused([](nlohmann::json& order) { order["lanes"][0]["device"] = 7; });
+  refused([](nlohmann::json& order) { order["lanes"][0]["tasks"].push_back(99999); });
+}
+
+// What happens on a machine beyond what its plans are made for is added to what they say of it.
+TEST(Plan, KeepsItsMachineInSimulations) {
+  const ScratchFolder folder;
+  const std::string file = folder / "two.plan", changed = folder / "changed.plan";
+  ASSERT_EQ(overtake("plan cnn --set width=4 " + kMachine + "--pp 2 --micro-batches 4 -o " + file).exit_code, 0);
+  nlohmann::json plan = nlohmann::json::parse(read_text(file));
+  plan["machine"]["options"]["overlap_slows"] = false;
+  plan["machine"]["options"]["speeds"] = {0.5, 1, 1, 1};
+  write_text(changed, plan.dump());
+  EXPECT_EQ(step_ms(changed), step_ms(changed + " --no-slowdown"));
+  EXPECT_GE(step_ms(changed + " --slow 1:0.9"), step_ms(changed)) << "a straggler makes nothing faster";
+  EXPECT_GT(step_ms(changed), step_ms(file));
 }
 
 TEST(Plan, WhatCannotBeIsRefused) {
@@ -124,6 +167,15 @@ TEST(Plan, WhatCannotBeIsRefused) {
   says("train --plan " + (folder / "none.plan") + kRun, {"none.plan"});
   says("launch -n 4 -- train --plan " + two + kRun, {"2 processes", "job has 4"});
   says("simulate " + two + " --compare all", {"--compare"});
+  says("simulate " + two + " --sweep dp=1,2", {"--sweep", "two.plan"});
+  says("simulate " + two + " --save-profile x", {"--save-profile", "two.plan"});
+  says("simulate " + gpu + " --slow 0:bad", {"--slow"});
+  says("plan " + two + " --save-spec " + (folder / "x.toml"), {"--save-spec", "two.plan"});
+  const std::string unmeasured = folder / "unmeasured.plan", saved = folder / "saved.toml";
+  ASSERT_EQ(overtake("plan lenet --schedule in-order -o " + unmeasured).exit_code, 0);
+  says("simulate " + unmeasured, {"nothing is known of what its tasks take"});
+  says("simulate cnn --machine nope --save-spec " + saved, {"nope"});
+  EXPECT_FALSE(std::filesystem::exists(saved)) << "it was written before all of it was checked";
   says("simulate " + two + " --dp 4", {"--dp", "4", "2", "two.plan"});
   says("simulate " + two + " --machine h200", {"--machine", "two.plan", "cpu-hosts"});
   says("simulate " + two + " --save-plan " + (folder / "x.plan"), {"--save-plan", "two.plan"});

@@ -178,6 +178,24 @@ TEST(SideLanes, KeepToTheMemoryTheyMayUse) {
   }
 }
 
+// Where not all weight gradients have room on the side, some have.
+TEST(SideLanes, AMustIsMetWithWhatHasRoom) {
+  const Setting setting(stages("1f1b"));
+  const StepPlanner planner = setting.planner();
+  PlanChoice choice = planner.choices()[0];
+  const Outline outline = planner.outline(choice);
+  const std::size_t all = all_weight_gradients(outline).tasks.size();
+  const auto most = [&](std::size_t tasks) {
+    return search_side_work(outline, [&](const SideWork& side) { return side.tasks.size() > tasks ? kUnfit : kUnitNs; },
+                            {.must = true, .tries = 200});
+  };
+  EXPECT_EQ(most(all).tasks.size(), all);
+  const std::size_t some = most(all / 2).tasks.size();
+  EXPECT_GT(some, 0u);
+  EXPECT_LE(some, all / 2);
+  EXPECT_EQ(most(0).tasks.size(), all) << "nothing has room, and that is said of all of them";
+}
+
 TEST(SideLanes, ASearchIsNoWorseThanAllOrNothingAndAlwaysTheSame) {
   for (const char* pipeline : kPipelines) {
     SCOPED_TRACE(pipeline);

@@ -179,6 +179,15 @@ TEST(Program, FilesThatAreNoPlansAreRefused) {
   };
   EXPECT_NE(refused("").find("x.plan: it is damaged"), std::string::npos);
   EXPECT_NE(refused("{}").find("no plan of Overtake's"), std::string::npos);
+  // What a plan over several devices cannot do without.
+  Program divided = compiled(spec_of(kLayouts[3]));
+  divided.costs.clear();
+  EXPECT_NE(refused(save_json(divided)).find("what tasks take"), std::string::npos);
+  divided = compiled(spec_of(kLayouts[3]));
+  divided.choices[divided.chosen].schedule.orders.clear();
+  const std::string said = refused(save_json(divided));
+  EXPECT_NE(said.find("does not hold together"), std::string::npos) << said;
+  EXPECT_EQ(said.find("report"), std::string::npos) << "it is no fault of the program's: " << said;
   const std::string good = save_json(compiled(spec_of(kLayouts[0])));
   EXPECT_NE(refused(good.substr(0, good.size() / 2)).find("damaged"), std::string::npos);
   std::string other = good;
@@ -187,11 +196,12 @@ TEST(Program, FilesThatAreNoPlansAreRefused) {
   other.replace(at, 12, "\"version\":\"9");
   EXPECT_NE(refused(other).find("was written by Overtake"), std::string::npos);
   // Whatever byte is missing: refused or read, and nothing worse.
-  for (std::size_t cut = 0; cut < good.size(); cut += 1 + good.size() / 200) {
-    std::string damaged = good;
-    damaged.erase(cut, 1);
-    refused(damaged);
-  }
+  for (const std::string& whole : {good, save_json(compiled(spec_of(kLayouts[4])))})
+    for (std::size_t cut = 0; cut < whole.size(); cut += 1 + whole.size() / 200) {
+      std::string damaged = whole;
+      damaged.erase(cut, 1);
+      refused(damaged);
+    }
 }
 
 }  // namespace

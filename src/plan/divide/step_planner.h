@@ -29,6 +29,8 @@ class StepPlanner {
   // What every device does, with what that takes on the device's own kind.
   Outline outline(const PlanChoice& choice) const;
   PredictedStep predict(const PlanChoice& choice) const;
+  // What the schedules of its pipeline are for.
+  const PipelineProblem& problem() const { return problem_; }
 
   // Where something is left open (a search, the reduction, k of first-k, lanes): the most promising few, those that fit
   // first, of these the fastest first; and the best one on one lane, if a second lane is among what makes it the best.
