@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "machine/cluster_check.h"
 #include "overtake/machine.h"
 
 namespace overtake {
@@ -23,6 +24,47 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cluster, name, devices, nodes, switches, link
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFailure, device, at_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClusterOptions, speeds, failures, algorithm, protocol, chunk_bytes, is_fluid,
                                    overlap_slows)
+
+namespace {
+
+// What make_topology() and simulations take for granted.
+void check(const Cluster& cluster) {
+  const auto check_count = [](std::int32_t count, const std::string& of) {
+    if (count < 1) fail_user("machine: there are {} of {}; save it again", count, of);
+  };
+  for (const NodeType& node : cluster.nodes) {
+    check_count(node.count, node.name);
+    for (const DeviceSlot& slot : node.devices) check_count(slot.count, slot.device);
+  }
+  for (const SwitchType& s : cluster.switches) check_count(s.count, s.name);
+  for (const LinkType& l : cluster.links) {
+    check_count(l.count, "a link");
+    if (l.bandwidth < 1 || l.latency_ns < 0 || !(l.oversubscription > 0))
+      fail_user("machine: a link of {} B/s and {} ns; save it again", l.bandwidth, l.latency_ns);
+  }
+  // The text has no lines to name.
+  check_cluster(cluster,
+                {.nodes = std::vector<int>(cluster.nodes.size(), 1),
+                 .switches = std::vector<int>(cluster.switches.size(), 1),
+                 .links = std::vector<int>(cluster.links.size(), 1)},
+                "machine");
+}
+
+void check_devices(const Machine& machine) {
+  const std::uint32_t devices = machine.topology.device_count;
+  const ClusterOptions& options = machine.options;
+  const auto is_of_all = [&](const auto& list) { return list.empty() || list.size() == devices; };
+  if (!is_of_all(options.speeds) || !is_of_all(machine.memory))
+    fail_user("machine: {} speeds and {} memories of {} devices; save it again", options.speeds.size(),
+              machine.memory.size(), devices);
+  for (const double speed : options.speeds)
+    if (!(speed > 0)) fail_user("machine: a device of speed {}; save it again", speed);
+  for (const DeviceFailure& failure : options.failures)
+    if (failure.device >= devices || failure.at_ns < 0)
+      fail_user("machine: device {} of {} fails; save it again", failure.device, devices);
+}
+
+}  // namespace
 
 std::string save_json(const Machine& machine) {
   return json{{"kind", machine.kind},
@@ -48,7 +90,12 @@ Machine load_machine_json(std::string_view text) {
     machine.text = in.at("text").get<std::string>();
     machine.most_lanes = in.at("most_lanes").get<std::size_t>();
     machine.kernels = in.at("kernels").get<DeviceTarget>();
-    if (machine.has_devices()) machine.topology = make_topology(machine.cluster);
+    if (machine.kind > Machine::Kind::one_lane || machine.kernels > DeviceTarget::cpu)
+      fail_user("machine: it is of no known kind; save it again");
+    if (!machine.has_devices()) return machine;
+    check(machine.cluster);
+    machine.topology = make_topology(machine.cluster);
+    check_devices(machine);
     return machine;
   } catch (const json::exception& e) {
     fail_user("machine: its text is damaged: {}; save it again", e.what());

@@ -67,6 +67,9 @@ void verify(const Program& program) {
   for (const std::uint32_t d : program.devices)
     OVERTAKE_CHECK(d < program.machine.topology.device_count, "device {} of machine {}, which has {}", d,
                    program.machine.name(), program.machine.topology.device_count);
+  std::vector<std::uint32_t> sorted = program.devices;
+  std::ranges::sort(sorted);
+  OVERTAKE_CHECK(std::ranges::adjacent_find(sorted) == sorted.end(), "a device of the machine is given twice");
   OVERTAKE_CHECK(program.chosen < std::max<std::size_t>(1, program.choices.size()), "choice {} of {}", program.chosen,
                  program.choices.size());
   if (program.is_outlined())

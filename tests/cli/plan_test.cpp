@@ -140,6 +140,20 @@ TEST(Plan, KeepsItsMachineInSimulations) {
   EXPECT_EQ(step_ms(changed), step_ms(changed + " --no-slowdown"));
   EXPECT_GE(step_ms(changed + " --slow 1:0.9"), step_ms(changed)) << "a straggler makes nothing faster";
   EXPECT_GT(step_ms(changed), step_ms(file));
+  // What cannot be of any machine.
+  const auto refused = [&](const std::function<void(nlohmann::json & plan)>& damage) {
+    nlohmann::json damaged = plan;
+    damage(damaged);
+    write_text(changed, damaged.dump());
+    const CommandResult r = overtake("simulate " + changed);
+    EXPECT_EQ(r.exit_code, 2) << r.err;
+    EXPECT_EQ(r.err.find("report"), std::string::npos) << "it is no fault of the program's: " << r.err;
+  };
+  refused([](nlohmann::json& p) { p["machine"]["options"]["speeds"] = {1, 1}; });
+  refused([](nlohmann::json& p) { p["machine"]["memory"] = {1}; });
+  refused([](nlohmann::json& p) { p["machine"]["cluster"]["nodes"][0]["count"] = 0; });
+  refused([](nlohmann::json& p) { p["machine"]["cluster"]["links"][0]["from"]["node"] = "nosuch"; });
+  refused([](nlohmann::json& p) { p["devices"] = {0, 0}; });
 }
 
 TEST(Plan, WhatCannotBeIsRefused) {
