@@ -21,23 +21,15 @@ namespace overtake {
 namespace {
 
 // What the tasks of several devices take, each by itself. All ranks measure at once where each has cores of its own, so
-// that contention counts; otherwise rank 0 measures alone. Only rank 0's result counts: it is kept for jobs like this.
+// that contention counts; otherwise rank 0 measures alone. Only rank 0's result counts. It is made anew for every run:
+// stages are cut by it, and it would carry the load of another hour into this one.
 std::optional<Profile> times_over_devices(const Graph& graph, const Workplace& place,
                                           const std::vector<double>& core_shares) {
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
+  if (place.rank() != 0 && !is_at_once) return {};
   const unsigned gpus = place.devices.virtual_gpus;
-  const std::string how =
-      fmt::format("{} ranks{}, {} virtual GPUs", core_shares.size(), is_at_once ? " at once" : "", gpus);
-  const std::string key = profile_key(graph, *place.backend, how);
-  std::optional<Profile> profile;
-  if (place.rank() == 0) profile = kept_profile(key, graph.tasks.size(), place.profiling);
-  const bool is_kept = !shared_text(place.groups(), [&] { return std::string(profile ? "kept" : ""); }).empty();
-  if (is_kept || (place.rank() != 0 && !is_at_once)) return profile;
-  bool is_whole = true;
-  profile = gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note, is_whole)
-                     : measure_alone(graph, *place.backend);
-  if (place.rank() == 0 && is_whole) keep_profile(*profile, key, place.profiling);
-  return profile;
+  return gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note)
+                  : measure_alone(graph, *place.backend);
 }
 
 // How much of a device each task needs, where more than one lane may run there; none: all of it.

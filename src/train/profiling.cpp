@@ -176,14 +176,13 @@ void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend
 
 // On as many devices as there is memory for.
 Plan placed_side_by_side(const Graph& graph, const Backend& backend, std::uint32_t devices,
-                         const std::function<void(const std::string&)>& note, bool& is_whole) {
+                         const std::function<void(const std::string&)>& note) {
   for (std::uint32_t n = devices;; --n) {
     Plan plan = place_memory(side_by_side(graph, n));
     if (n > 1 && !backend.has_room_for(plan.arena_bytes + plan.arena_bytes / 4)) continue;
     if (n < devices && note)
       note(fmt::format("there is not enough memory to measure tasks while all {} devices work; only {} did", devices,
                        n));
-    is_whole = n == devices;
     return plan;
   }
 }
@@ -219,17 +218,40 @@ std::optional<Profile> from_text(const std::string& text, const std::string& key
   return profile;
 }
 
-}  // namespace
-
-std::string profile_key(const Graph& graph, const Backend& backend, std::string_view how) {
+std::string profile_key(const Graph& graph, const Backend& backend) {
   const TaskClasses classes = classify(graph);
   Hash64 hash;
   hash.add(backend.identity());
   hash.add(std::as_bytes(std::span(classes.signatures)));
   hash.add(std::as_bytes(std::span(classes.of)));
-  hash.add(fmt::format("{} {} {}", graph.parts, to_string(backend.precision()), how));
+  hash.add(fmt::format("{} {}", graph.parts, to_string(backend.precision())));
   return fmt::format("{:016x}", hash.value());
 }
+
+std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, const ProfilingOptions& options) {
+  const std::filesystem::path path = path_of(key, options);
+  std::error_code unreadable;
+  if (options.folder.empty() || !options.use_kept || !std::filesystem::exists(path, unreadable)) return {};
+  try {
+    if (auto profile = from_text(read_file(path), key, tasks)) return profile;
+    note(options, fmt::format("profile {}: it is of something else; measuring anew", path.string()));
+  } catch (const std::exception& e) {
+    note(options, fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
+  }
+  return {};
+}
+
+void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options) {
+  if (options.folder.empty()) return;
+  try {
+    create_folders(options.folder);
+    write_file_atomically(path_of(key, options), to_text(profile, key));
+  } catch (const UserError& e) {
+    note(options, fmt::format("the profile is not kept: {}", e.what()));
+  }
+}
+
+}  // namespace
 
 std::filesystem::path default_profile_folder() {
   const std::filesystem::path cache = user_cache_folder();
@@ -243,8 +265,8 @@ Profile measure_alone(const Graph& graph, Backend& backend) {
 }
 
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
-                              const std::function<void(const std::string&)>& note, bool& is_whole) {
-  const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note, is_whole)});
+                              const std::function<void(const std::string&)>& note) {
+  const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note)});
   fill_to_be_timed(*executor);
   const Plan& plan = executor->plan(0);
   const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();
@@ -297,29 +319,6 @@ Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOpt
   executor.reset();  // its memory is needed for another
   adapt_loads_to_steps(profile, graph, backend);
   return profile;
-}
-
-std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, const ProfilingOptions& options) {
-  const std::filesystem::path path = path_of(key, options);
-  std::error_code unreadable;
-  if (options.folder.empty() || !options.use_kept || !std::filesystem::exists(path, unreadable)) return {};
-  try {
-    if (auto profile = from_text(read_file(path), key, tasks)) return profile;
-    note(options, fmt::format("profile {}: it is of something else; measuring anew", path.string()));
-  } catch (const std::exception& e) {
-    note(options, fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
-  }
-  return {};
-}
-
-void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options) {
-  if (options.folder.empty()) return;
-  try {
-    create_folders(options.folder);
-    write_file_atomically(path_of(key, options), to_text(profile, key));
-  } catch (const UserError& e) {
-    note(options, fmt::format("the profile is not kept: {}", e.what()));
-  }
 }
 
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options) {

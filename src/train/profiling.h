@@ -3,9 +3,7 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "exec/backend.h"
 #include "machine/profile.h"
@@ -23,24 +21,17 @@ struct ProfilingOptions {
 // The user's cache folder for them; empty if there is none.
 std::filesystem::path default_profile_folder();
 
-// What times of a graph's tasks on a device depend on, and `how` they are measured, as the name of a file.
-std::string profile_key(const Graph& graph, const Backend& backend, std::string_view how = {});
-
-// From the folder; none if it is not there. A file that is damaged or of something else is left aside with a note.
-std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, const ProfilingOptions& options);
-// Puts it there; that it cannot be is only a note.
-void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options);
-
-// The times of the graph's tasks, alone and side by side: kept ones, or measured and kept.
+// The times of the graph's tasks, alone and side by side: from the folder if they are there, measured and kept
+// otherwise. A file that is damaged or of something else is left aside with a note, and replaced.
 Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions& options);
 
 // What each task takes in its place in the step, and nothing of how much tasks slow each other down: all loads are 1.
 Profile measure_alone(const Graph& graph, Backend& backend);
 // The same on the first of several devices of the backend while the others are busy with the same step, each at another
 // place of it (plan/divide/side_by_side.h): so what devices share counts. Where there is not enough memory fewer of
-// them are, with a note, and `is_whole` becomes false.
+// them are, with a note.
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
-                              const std::function<void(const std::string&)>& note, bool& is_whole);
+                              const std::function<void(const std::string&)>& note = {});
 
 // Loads are 1 where there is no memory to run tasks side by side; `is_whole` then becomes false.
 Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOptions& options,

@@ -199,12 +199,9 @@ TEST(SideBySide, MeasuresTheFirstDevicesStep) {
        std::map<std::uint64_t, std::size_t>{{0, 1}, {two + two / 4, 2}, {100 * two, 4}}) {
     SmallBackend backend(most_bytes);
     std::string note;
-    bool is_whole = true;
-    const Profile profile = measure_beside_others(
-        step, backend, 4, [&](const std::string& text) { note += text; }, is_whole);
+    const Profile profile = measure_beside_others(step, backend, 4, [&](const std::string& text) { note += text; });
     EXPECT_EQ(backend.devices, devices);
     EXPECT_EQ(note.empty(), devices == 4) << note;
-    EXPECT_EQ(is_whole, devices == 4);
     ASSERT_EQ(profile.alone_ns.size(), step.tasks.size());
     std::int64_t sum = 0;
     for (TaskId t = 0; t < step.tasks.size(); ++t) {
