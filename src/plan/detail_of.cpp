@@ -36,7 +36,7 @@ Detail whole_step(const Graph& step) {
   return whole;
 }
 
-Detail unfold(const Program& program, const ParallelOptions& parallel) {
+Detail task_by_task(const Program& program, const ParallelOptions& parallel) {
   if (!parallel.is_used()) return whole_step(program.step);
   const Target& target = target_of(program);
   if (parallel.devices() == 1)
@@ -54,7 +54,7 @@ Detail unfold(const Program& program, const ParallelOptions& parallel) {
 std::vector<Pass<Detail>> detail_passes(const Program& program) {
   const ParallelOptions parallel = parallel_options(program.spec);
   std::vector<Pass<Detail>> passes;
-  passes.push_back({"unfold", [&program, parallel](const Detail&) { return unfold(program, parallel); }});
+  passes.push_back({"detail", [&program, parallel](const Detail&) { return task_by_task(program, parallel); }});
   if (!parallel.is_used()) return passes;
   if (parallel.sync_batch_norm && parallel.devices() > 1)
     passes.push_back({"sync_batch_norm", [&program](Detail whole) {

@@ -21,7 +21,6 @@ using nlohmann::json;
 
 constexpr std::string_view kCheckpointFormat = "overtake-checkpoint";
 constexpr int kVersion = 2, kVersionWithoutNetwork = 1;
-constexpr const char* kNetwork = "network";  // in the metadata of the tensors file
 constexpr std::string_view kTensorsEnding = ".safetensors";
 
 // NAME of NAME.json.
@@ -160,19 +159,24 @@ std::optional<TensorFile> read_tensors(const fs::path& json_path, const TensorsR
   }
 }
 
-// Of a tensors file; none of version 1.
-std::optional<Graph> network_of(const TensorFile& file, const fs::path& json_path) {
-  const auto text = file.metadata.find(kNetwork);
-  if (text == file.metadata.end()) return std::nullopt;
+// Takes the network out of the tensors; none of version 1.
+std::optional<Graph> take_network_from(std::vector<NamedTensor>& tensors, const fs::path& json_path) {
+  const auto found = std::ranges::find(tensors, kNetworkTensor, &NamedTensor::name);
+  if (found == tensors.end()) return std::nullopt;
+  const std::string text(reinterpret_cast<const char*>(found->bytes.data()), found->bytes.size());
+  tensors.erase(found);
+  std::string why;
   try {
-    Graph network = load_graph_json(text->second);
+    Graph network = load_graph_json(text);
     verify(network);
     check_tasks(network);
     return network;
+  } catch (const InternalError& error) {
+    why = error.reason();
   } catch (const std::exception& error) {
-    fail_user("{}: the checkpoint is damaged: its network: {}; resume from another checkpoint", json_path.string(),
-              error.what());
+    why = error.what();
   }
+  fail_user("{}: the checkpoint is damaged: its network: {}; resume from another checkpoint", json_path.string(), why);
 }
 
 }  // namespace
@@ -195,9 +199,14 @@ void save_checkpoint(const fs::path& path, const CheckpointState& state) {
   create_folders(folder);
 
   AtomicFile tensors(folder / tensors_file_name(name, state.step, 0));
-  TensorMetadata metadata = {{"writer", "overtake"}};
-  if (state.network) metadata[kNetwork] = save_json(*state.network);
-  const WrittenTensors written = write_safetensors(tensors, state.tensors, metadata);
+  std::vector<NamedTensor> all = state.tensors;
+  const std::string network = state.network ? save_json(*state.network) : "";
+  if (state.network)
+    all.push_back({.name = std::string(kNetworkTensor),
+                   .type = StoredType::u8,
+                   .dims = {std::ssize(network)},
+                   .bytes = std::as_bytes(std::span(network))});
+  const WrittenTensors written = write_safetensors(tensors, all, {{"writer", "overtake"}});
   const std::string tensors_file = tensors_file_name(name, state.step, written.hash);
   tensors.commit_as(tensors_file);
   write_file_atomically(
@@ -210,8 +219,8 @@ CheckpointState load_checkpoint(const fs::path& path) {
   auto [state, reference] = read_state(json_path);
   for (;;) {
     if (std::optional<TensorFile> tensors = read_tensors(json_path, reference)) {
-      state.network = network_of(*tensors, json_path);
       state.tensors = std::move(tensors->tensors);
+      state.network = take_network_from(state.tensors, json_path);
       return std::move(state);
     }
     // A run that is still saving may have replaced both files since the JSON was read: then look again.

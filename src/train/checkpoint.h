@@ -9,12 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/safetensors.h"
 #include "overtake/graph.h"
 
 namespace overtake {
+
+// In the tensors file, beside the weights: the network as JSON.
+inline constexpr std::string_view kNetworkTensor = "overtake.network";
 
 struct CheckpointState {
   std::uint64_t step = 0;   // steps done

@@ -184,9 +184,9 @@ class Loop {
     state.model_settings = options_.model_settings;
     state.settings = options_.training_settings;
     state.settings["parts"] = run_.graph().parts;
-    state.network = run_.program().model;
     state.tensors = run_.tensors();
     if (!run_.is_first()) return;
+    state.network = run_.program().model;
     check_finite(state.tensors, options_.save);
     save_checkpoint(options_.save, state);
   }

@@ -39,8 +39,9 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
     if (!spec.init_skip.empty()) fail_user("`init_skip`: it is for `init`, which is not given");
     return {std::move(network.graph), std::move(network.values), {}};
   }
-  FoundWeights found =
-      find_weights(network.graph, read_safetensors(spec.init), spec.init_skip, fmt::format("`init {}`", spec.init));
+  TensorFile file = read_safetensors(spec.init);
+  std::erase_if(file.tensors, [](const NamedTensor& t) { return t.name == kNetworkTensor; });  // of a checkpoint
+  FoundWeights found = find_weights(network.graph, file, spec.init_skip, fmt::format("`init {}`", spec.init));
   // What is passed over keeps the file's own start.
   for (NamedTensor& t : network.values)
     if (find_tensor(found.tensors, t.name) == nullptr) found.tensors.push_back(std::move(t));

@@ -122,10 +122,13 @@ TEST(Checkpoint, KeepsTheNetwork) {
   const CheckpointState loaded = load_checkpoint(folder.path() / "a");
   ASSERT_TRUE(loaded.network.has_value());
   EXPECT_EQ(save_json(*loaded.network), save_json(*state.network));
+  EXPECT_EQ(loaded.tensors.size(), state.tensors.size()) << "it is none of the weights";
   // One that does not hold together.
   state.network->operands[0] = kNone;
   save_checkpoint(folder.path() / "a", state);
-  EXPECT_TRUE(says(user_error([&] { load_checkpoint(folder.path() / "a"); }), {"damaged", "network"}));
+  const std::string said = user_error([&] { load_checkpoint(folder.path() / "a"); });
+  EXPECT_TRUE(says(said, {"damaged", "network"}));
+  EXPECT_EQ(said.find("report"), std::string::npos) << "it is no fault of the program's: " << said;
 }
 
 TEST(Checkpoint, LossMayBeMissing) {
