@@ -2,6 +2,8 @@
 .PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
   faults format clean
 OVERTAKE := build/release/overtake
+# Tests that run at a time; more of them get a larger share of a machine that is busy with other work.
+JOBS ?= 2
 
 help:
 	@echo "make train     install, build, train a small CNN on Fashion-MNIST, compare schedules"
@@ -40,7 +42,7 @@ check:
 test: setup-tests check
 	cmake --preset release -DCMAKE_UNITY_BUILD=ON -DOVERTAKE_TESTS=ON
 	cmake --build --preset release
-	ctest --preset release -j 2
+	ctest --preset release -j $(JOBS)
 
 # What CI runs of the sanitizers: the fast subset.
 sanitize-fast: setup
