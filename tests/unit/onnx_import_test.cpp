@@ -106,8 +106,7 @@ TEST(OnnxImport, EqualFreshTensorsOfDifferentModulesAreDifferentWeights) {
   // The exporter stored the two biases once.
   const auto from = [](write::Message message, const char* module, const char* call) {
     const std::string scopes = std::string("['', '") + module + "', 'linear']";
-    return message.message(9, write::Message().text(1, "pkg.torch.onnx.name_scopes").text(2, scopes))
-        .message(9, write::Message().text(1, "pkg.torch.onnx.fx_node").text(2, call));
+    return write::recorded(std::move(message), call, scopes);
   };
   write::ModelParts parts = linear_model();
   parts.nodes = {from(node("Gemm", {"x", "a.weight", "a.bias"}, {"h"}, {attribute("transB", 1)}), "a",

@@ -184,6 +184,15 @@ inline Message call(std::string_view function, const std::vector<std::string>& i
   return node(function, inputs, outputs, attributes, name).text(7, domain);
 }
 
+// An entry of metadata: of a node as field 9, of a graph 16, of a model 14.
+inline Message metadata(std::string_view key, std::string_view value) { return Message().text(1, key).text(2, value); }
+
+// A node with what torch.export records of it: the operator's call and the modules around it.
+inline Message recorded(Message node, std::string_view fx_node, std::string_view name_scopes) {
+  return node.message(9, metadata("pkg.torch.onnx.fx_node", fx_node))
+      .message(9, metadata("pkg.torch.onnx.name_scopes", name_scopes));
+}
+
 struct ModelParts {
   std::vector<Message> nodes = {};
   std::vector<Message> initializers = {};
@@ -191,6 +200,7 @@ struct ModelParts {
   std::vector<Message> outputs = {};
   std::vector<Message> functions = {};
   std::vector<Message> opset_imports = {opset_import("", 18)};
+  std::vector<Message> graph_metadata = {};
 };
 
 inline Message graph(const ModelParts& parts) {
@@ -199,7 +209,8 @@ inline Message graph(const ModelParts& parts) {
       .text(2, "graph")
       .messages(5, parts.initializers)
       .messages(11, parts.inputs)
-      .messages(12, parts.outputs);
+      .messages(12, parts.outputs)
+      .messages(16, parts.graph_metadata);
 }
 
 // The content of a file.

@@ -41,6 +41,11 @@ const Attribute* find_kind(const Node& node, std::string_view name, Attribute::K
   return attribute;
 }
 
+// PyTorch writes the list into the graph's metadata; its first versions with a dynamo exporter, into the model's.
+void take_signature(const MetadataEntry& entry, File& file) {
+  if (entry.key == Signature::kKey) file.signature.emplace(entry.value, file.path);
+}
+
 // GraphProto
 void parse_graph(WireReader message, Source& source, File& file) {
   file.nodes.reserve(message.count(1));
@@ -62,6 +67,9 @@ void parse_graph(WireReader message, Source& source, File& file) {
         break;
       case 15:
         fail_user("{}: it has sparse initializers, which Overtake does not read; export dense weights", source.path);
+      case 16:
+        take_signature(parse_metadata(field.message()), file);
+        break;
       default:
         break;
     }
@@ -89,6 +97,9 @@ void parse_model(WireReader message, Source& source, File& file, std::vector<Fun
         if (import.domain.empty()) file.opset = import.version;
         break;
       }
+      case 14:
+        take_signature(parse_metadata(field.message()), file);
+        break;
       case 25:
         functions.push_back(parse_function(field.message(), source));
         break;

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "models/onnx/signature.h"
 
 namespace overtake::onnx {
 
@@ -99,6 +102,7 @@ struct File {
   std::vector<Tensor> initializers = {};
   std::vector<ValueInfo> inputs = {};  // without those that are initializers
   std::vector<ValueInfo> outputs = {};
+  std::optional<Signature> signature = std::nullopt;  // where PyTorch's dynamo exporter made the file
 };
 
 inline constexpr std::int64_t kOldestOpset = 13, kNewestOpset = 20;

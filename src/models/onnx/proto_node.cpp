@@ -116,13 +116,8 @@ std::string module_of_name(std::string_view name) {
   return module;
 }
 
-// One entry of the node's metadata.
-void parse_provenance(WireReader entry, Node& node) {
-  std::string_view key, value;
-  while (entry.next()) {
-    if (entry.field() == 1) key = entry.text();
-    if (entry.field() == 2) value = entry.text();
-  }
+void take_provenance(const MetadataEntry& entry, Node& node) {
+  const auto& [key, value] = entry;
   if (key == "pkg.torch.onnx.name_scopes") node.scope = module_of_scopes(value);
   if (key == "pkg.torch.onnx.fx_node") node.origin = value;
 }
@@ -197,7 +192,7 @@ Node parse_node(WireReader message, Source& source) {
         overload = field.name();
         break;
       case 9:
-        parse_provenance(field.message(), node);
+        take_provenance(parse_metadata(field.message()), node);
         break;
       default:
         break;
@@ -230,6 +225,15 @@ ValueInfo parse_value_info(WireReader message) {
         message.file(), printable(value.name), foreign);
   }
   return value;
+}
+
+MetadataEntry parse_metadata(WireReader message) {
+  MetadataEntry entry;
+  while (message.next()) {
+    if (message.field() == 1) entry.key = message.text();
+    if (message.field() == 2) entry.value = message.text();
+  }
+  return entry;
 }
 
 OpsetImport parse_opset_import(WireReader message) {

@@ -35,6 +35,13 @@ Node parse_node(WireReader message, Source& source);
 // A tensor with the shape as far as it is known; a user error for values of another kind.
 ValueInfo parse_value_info(WireReader message);
 
+// One entry of a node's, a graph's or a model's metadata: views of the file.
+struct MetadataEntry {
+  std::string_view key = {};
+  std::string_view value = {};
+};
+MetadataEntry parse_metadata(WireReader message);
+
 struct OpsetImport {
   std::string domain = {};
   std::int64_t version = 0;
