@@ -11,6 +11,7 @@
 // update) waits for it.
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,9 +76,10 @@ struct Parameter {
   BufferId gradient = kNone;
   BufferId copy = kNone;
   Init init;
-  bool stored_transposed = false;      // files keep this matrix as [columns, rows]
-  bool is_frozen = false;              // a weight that is not trained
-  std::int64_t stored_rows = 0;        // files keep only so many rows, the rest is zero for ever; 0: all of them
+  bool stored_transposed = false;          // files keep this matrix as [columns, rows]
+  bool is_frozen = false;                  // a weight that is not trained
+  std::int64_t stored_rows = 0;            // files keep only so many rows, the rest is zero for ever; 0: all of them
+  std::optional<Shape> stored_shape = {};  // files keep what they keep of it in this shape
   std::vector<StoredPart> parts = {};  // files keep these, one after the other by rows; empty: one, named as the buffer
 };
 

@@ -131,7 +131,7 @@ class Model {
   Value embedding(Value tokens, Value table, const std::string& name = "");
   // A trained tensor of its own: position embeddings, or weights that several layers share.
   Value parameter(std::vector<std::int64_t> shape, const Init& init, const std::string& name,
-                  bool stored_transposed = false);
+                  bool stored_transposed = false, std::optional<Shape> stored_shape = {});
   // What a layer keeps from step to step without training it: running statistics.
   Value state(const Shape& shape, const Init& init, const std::string& name);
   // The parameter of that name, "fc.weight"; a user error if there is none yet.

@@ -63,6 +63,8 @@ void add(Mixer& m, const Graph& g, const Parameter& x) {
   m.add(x.stored_transposed);
   m.add(x.is_frozen);
   m.add(x.stored_rows);
+  m.add(x.stored_shape.has_value());
+  if (x.stored_shape) m.add_all(x.stored_shape->span());
   m.add(x.parts.size());
   for (const StoredPart& part : x.parts) {
     m.add(g.string(part.name));

@@ -53,13 +53,14 @@ Attrs attrs_from_json(const json& in) {
   return out;
 }
 
+std::vector<std::int64_t> dims_of(const Shape& s) { return {s.span().begin(), s.span().end()}; }
+
 json to_json(const Graph& g) {
   json out = {{"format", kFormat}, {"model", g.model}, {"parts", g.parts}, {"losses", g.losses}};
   auto& buffers = out["buffers"] = json::array();
   for (BufferId b = 0; b < g.buffers.size(); ++b) {
     const Buffer& x = g.buffers[b];
-    buffers.push_back({g.buffer_name(b), to_string(x.dtype), to_string(x.role),
-                       std::vector<std::int64_t>(x.shape.span().begin(), x.shape.span().end()), to_string(x.layout),
+    buffers.push_back({g.buffer_name(b), to_string(x.dtype), to_string(x.role), dims_of(x.shape), to_string(x.layout),
                        x.device, x.inside.buffer, x.inside.channel});
   }
   auto& layers = out["layers"] = json::array();
@@ -73,6 +74,7 @@ json to_json(const Graph& g) {
       parts.push_back({g.string(part.name), part.rows, static_cast<int>(part.init.kind), part.init.scale});
     parameters.push_back({p.buffer, p.gradient, static_cast<int>(p.init.kind), p.init.scale, p.stored_transposed,
                           p.is_frozen, p.copy, p.stored_rows, parts});
+    if (p.stored_shape) parameters.back().push_back(dims_of(*p.stored_shape));
   }
   auto& constants = out["constants"] = json::array();
   for (const Constant& c : g.constants) constants.push_back({c.buffer, to_hex(*c.bytes)});
@@ -119,6 +121,7 @@ Graph graph_from_json(const json& in) {
                             .is_frozen = row.at(5).get<bool>(),
                             .stored_rows = row.at(7).get<std::int64_t>(),
                             .parts = std::move(parts)});
+    if (row.size() > 9) g.parameters.back().stored_shape = Shape(row.at(9).get<std::vector<std::int64_t>>());
   }
   for (const json& row : in.at("constants"))
     g.constants.push_back({row.at(0).get<BufferId>(),

@@ -24,6 +24,14 @@ void verify_tables(const Graph& g) {
                        (p.copy == kNone || is_buffer(p.copy)) && p.init.kind <= Init::Kind::normal,
                    "a parameter of buffer {} with gradient {} that starts by rule {}", p.buffer, p.gradient,
                    static_cast<int>(p.init.kind));
+  for (const Parameter& p : g.parameters) {
+    const Shape& shape = g.buffers[p.buffer].shape;
+    const std::int64_t rows = p.stored_rows != 0 ? p.stored_rows : shape.rank > 0 ? shape[0] : 1;
+    OVERTAKE_CHECK(!p.stored_shape || (p.parts.empty() && !p.stored_transposed && shape.rank > 0 && shape[0] > 0 &&
+                                       p.stored_shape->elements() == shape.elements() / shape[0] * rows),
+                   "parameter {} of {} is {} in files", g.buffer_name(p.buffer), to_string(shape),
+                   to_string(*p.stored_shape));
+  }
   std::vector<char> has_value(g.buffers.size(), 0);
   for (const Constant& c : g.constants) {
     OVERTAKE_CHECK(is_buffer(c.buffer) && g.buffers[c.buffer].role == Role::constant && !has_value[c.buffer] && c.bytes,

@@ -256,9 +256,10 @@ Value Model::embedding(Value tokens, Value table, const std::string& name) {
 }
 
 Value Model::parameter(std::vector<std::int64_t> dims, const Init& init, const std::string& name,
-                       bool stored_transposed) {
+                       bool stored_transposed, std::optional<Shape> stored_shape) {
   const BufferId b = graph_.add_buffer(name, Shape(dims), DType::f32, Role::weight);
-  graph_.parameters.push_back({.buffer = b, .init = init, .stored_transposed = stored_transposed});
+  graph_.parameters.push_back(
+      {.buffer = b, .init = init, .stored_transposed = stored_transposed, .stored_shape = std::move(stored_shape)});
   return {b};
 }
 

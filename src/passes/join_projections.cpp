@@ -48,8 +48,8 @@ class Joiner {
     for (const BufferId b : weights) {
       const Parameter* p = b == kNone ? nullptr : parameter(b);
       if (p == nullptr || g_.buffers[b].role != Role::weight || uses_.readers[b] != 1 || p->stored_transposed ||
-          p->stored_rows != 0 || !p->parts.empty() || p->is_frozen != parameter(weights[0])->is_frozen ||
-          g_.buffers[b].shape != g_.buffers[weights[0]].shape)
+          p->stored_rows != 0 || p->stored_shape || !p->parts.empty() ||
+          p->is_frozen != parameter(weights[0])->is_frozen || g_.buffers[b].shape != g_.buffers[weights[0]].shape)
         return false;
     }
     return true;

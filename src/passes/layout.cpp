@@ -24,13 +24,19 @@ class LayoutChooser {
       : old_(old), graph_(g), target_(target), propagate_(propagate) {}
 
   void run() {
-    for (BufferId b = 0; b < graph_.buffers.size(); ++b)
-      if (graph_.buffers[b].role == Role::input && is_image(graph_, b))
-        graph_.buffers[b].layout = channels_last_layout();
+    for (const Task& task : old_.tasks)
+      for (const BufferId b : old_.reads(task))
+        if (is_input_image(task, b)) graph_.buffers[b].layout = channels_last_layout();
     for (TaskId t = 0; t < old_.tasks.size(); ++t) place(t);
   }
 
  private:
+  // Neither token ids nor what a loss compares with, which nobody reads as an image.
+  bool is_input_image(const Task& task, BufferId b) const {
+    return is_image(old_, b) && old_.buffers[b].role == Role::input && old_.buffers[b].dtype == DType::f32 &&
+           !(task.op == Op::mse && old_.reads(task)[1] == b);
+  }
+
   void place(TaskId t) {
     const Task& task = old_.tasks[t];
     std::vector<BufferId> reads(old_.reads(t).begin(), old_.reads(t).end());

@@ -178,6 +178,8 @@ BufferId Rewriter::reshaped_parameter(BufferId b, const Shape& shape) {
   if (role(b) == Role::constant)
     return add_constant(shape, std::string(graph_.buffer_name(b)), graph_.constants[value_[b]].bytes);
   OVERTAKE_CHECK(readers_[b] == 1, "weight {} has {} readers", graph_.buffer_name(b), readers_[b]);
+  const auto parameter = std::ranges::find(graph_.parameters, b, &Parameter::buffer);
+  if (!parameter->stored_shape) parameter->stored_shape = this->shape(b);
   graph_.buffers[b].shape = shape;
   graph_.buffers[b].layout = plain_layout(shape.rank);
   return b;

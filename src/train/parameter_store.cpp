@@ -80,7 +80,7 @@ std::vector<std::byte> ParameterStore::values_from(std::size_t parameter,
   for (const StoredTensor& part : stored_tensors(step_, p)) {
     const NamedTensor* t = find_tensor(tensors, part.name);
     if (t == nullptr) continue;
-    // A pass may have dropped dimensions of one.
+    // Checkpoints of older versions have dimensions of one that the model's file has not.
     OVERTAKE_CHECK(same_but_ones(t->dims, stored_dims(step_, p, part)) && t->type == stored_type(b.dtype),
                    "tensor {} is stored as {} [{}]", t->name, stored_type_name(t->type), fmt::join(t->dims, ", "));
     if (part.rows == 0) {
@@ -146,7 +146,7 @@ void ParameterStore::restore(const std::vector<NamedTensor>& tensors, const std:
       const std::vector<std::int64_t> dims = stored_dims(step_, p, part);
       if (tensor == nullptr)
         missing.push_back(part.name);
-      else if (tensor->dims != dims || tensor->type != stored_type(step_.buffers[p.buffer].dtype))
+      else if (!same_but_ones(tensor->dims, dims) || tensor->type != stored_type(step_.buffers[p.buffer].dtype))
         misshapen.push_back(
             fmt::format("{} ([{}], model has [{}])", part.name, fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
     }

@@ -20,14 +20,14 @@ namespace {
 // What is summed over all ranks after a step.
 enum Metric : std::uint8_t { loss, counted, correct, stops };
 
-// What a batch has of them; images lie channels-last there.
+// What a batch has of them; the images among the inputs lie channels-last there.
 std::vector<Input> inputs_of(const HostBatch& batch) {
   std::vector<Input> inputs;
-  const auto add = [&](const char* name, const auto& values) {
+  const auto add = [&](const char* name, const auto& values, bool is_channels_last = false) {
     if (values.empty()) return;
-    inputs.emplace_back(name, std::span(values)).is_channels_last = true;
+    inputs.emplace_back(name, std::span(values)).is_channels_last = is_channels_last;
   };
-  add("input", batch.values);
+  add("input", batch.values, true);
   add("tokens", batch.tokens);
   add("labels", batch.labels);
   add("targets", batch.targets);

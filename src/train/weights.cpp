@@ -142,6 +142,7 @@ std::vector<float> as_floats(std::span<const std::byte> bytes, StoredType type) 
 }
 
 std::vector<std::int64_t> stored_dims(const Graph& g, const Parameter& p) {
+  if (p.stored_shape) return {p.stored_shape->span().begin(), p.stored_shape->span().end()};
   const Shape& shape = g.buffers[p.buffer].shape;
   std::vector<std::int64_t> dims(shape.span().begin(), shape.span().end());
   if (p.stored_rows != 0) dims[0] = p.stored_rows;

@@ -18,8 +18,8 @@ struct StoredTensor {
 };
 // Nearly always one.
 std::vector<StoredTensor> stored_tensors(const Graph& graph, const Parameter& parameter);
-// The shape of one of them. The parameter's shape in files, which is PyTorch's: grouped convolutions [O, C / G, kh,
-// kw], and [in, out] where the model says so.
+// The shape of one of them. The parameter's shape in files, which is PyTorch's: what its own file had, grouped
+// convolutions [O, C / G, kh, kw], and [in, out] where the model says so.
 std::vector<std::int64_t> stored_dims(const Graph& graph, const Parameter& parameter);
 std::vector<std::int64_t> stored_dims(const Graph& graph, const Parameter& parameter, const StoredTensor& tensor);
 // Its values there and ours, row-major.

@@ -4,6 +4,7 @@
 
 #include "base/safetensors.h"
 #include "command.h"
+#include "unit/npy_writer.h"
 #include "unit/onnx_writer.h"
 
 namespace overtake::tests {
@@ -78,6 +79,56 @@ TEST_F(OnnxCommands, BenchAndModelsTakeTheFile) {
   const CommandResult models = overtake("models " + file_ + " --json");
   ASSERT_EQ(models.exit_code, 0) << models.err;
   EXPECT_EQ(models.json().at("models")[0].at("parameters"), 8 * 12 + 8 + 4 * 8 + 4);
+}
+
+// Over images, PyTorch's normalisation has weights of several dimensions, and its convolution over sequences three.
+TEST_F(OnnxCommands, WeightsGoBackInTheShapesTheyCameIn) {
+  using write::attribute;
+  using write::node;
+  const std::vector<std::int64_t> to = {-1, 4, 2, 3};
+  write_text(
+      file_,
+      write::model(
+          {.nodes = {node("Conv", {"x", "conv.weight", "conv.bias"}, {"c"}), node("Reshape", {"c", "to"}, {"r"}),
+                     node("LayerNormalization", {"r", "norm.weight", "norm.bias"}, {"n"}, {attribute("axis", -3)}),
+                     node("Flatten", {"n"}, {"y"})},
+           .initializers = {weight("conv.weight", {4, 2, 3}), weight("conv.bias", {4}),
+                            weight("norm.weight", {4, 2, 3}), weight("norm.bias", {4, 2, 3}),
+                            write::tensor<std::int64_t>("to", {4}, to)},
+           .inputs = {write::value("x", {"batch", 2, 8})},
+           .outputs = {write::value("y", {"batch", 24})}}));
+  const std::string save = folder_ / "run", weights = folder_ / "w.safetensors";
+  const CommandResult trained = overtake(run_ + "--steps 3 --save " + save);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  ASSERT_EQ(overtake("export " + save + " -o " + weights).exit_code, 0);
+  const std::vector<std::int64_t> of_bias = {4}, of_others = {4, 2, 3};
+  for (const NamedTensor& t : read_safetensors(weights).tensors)
+    EXPECT_EQ(t.dims, t.name == "conv.bias" ? of_bias : of_others) << t.name;
+  const CommandResult still = overtake("train " + file_ + " --data synthetic:128 --batch 16 --steps 1 --lr 0 --json " +
+                                       "--schedule in-order --init " + weights);
+  ASSERT_EQ(still.exit_code, 0) << still.err;
+  EXPECT_EQ(still.json().at("weights_hash"), trained.json().at("weights_hash"));
+  const CommandResult resumed = overtake(run_ + "--steps 4 --resume " + save);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+}
+
+// Images that are to come out as they went in are compared value by value, not with the channels moved.
+TEST_F(OnnxCommands, TargetsOfImagesAreNotTurned) {
+  const std::vector<float> identity = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+  write_text(file_, write::model({.nodes = {write::node("Conv", {"x", "c.weight"}, {"y"})},
+                                  .initializers = {write::tensor<float>("c.weight", {3, 3, 1, 1}, identity)},
+                                  .inputs = {write::value("x", {"batch", 3, 2, 5})},
+                                  .outputs = {write::value("y", {"batch", 3, 2, 5})}}));
+  std::vector<float> images;
+  for (int i = 0; i < 4 * 30; ++i) images.push_back(static_cast<float>(i));
+  const std::string x = folder_ / "x.npy";
+  write_text(x, npy("<f4", "(4, 3, 2, 5)", images));
+  const CommandResult r =
+      overtake("train " + file_ + " --loss mse --batch 4 --steps 1 --lr 0 --schedule in-order --json" +
+               " --data npy:" + x + "," + x + "," + x + "," + x);
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(r.json().at("loss"), 0.0);
+  EXPECT_EQ(r.json().at("test_loss"), 0.0);
 }
 
 TEST_F(OnnxCommands, FrozenWeightsStay) {

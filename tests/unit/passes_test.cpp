@@ -113,6 +113,8 @@ TEST(PassRunner, RecordsWhatChanged) {
   EXPECT_TRUE(changes([](Graph& x) { x.buffers[0].layout = channels_last_layout(); }, g));
   EXPECT_TRUE(changes([](Graph& x) { x.tasks.back().micro_batch = 3; }, g));
   EXPECT_TRUE(changes([](Graph& x) { x.parameters[0].stored_rows = 1; }, g));
+  EXPECT_TRUE(changes(
+      [](Graph& x) { x.parameters[0].stored_shape = Shape{x.buffers[x.parameters[0].buffer].shape.elements()}; }, g));
   EXPECT_TRUE(changes([](Graph& x) { x.parameters[0].init.scale += 1; }, g));
   EXPECT_TRUE(changes([](Graph& x) { x.buffers[0].name = x.intern("renamed"); }, g));
   EXPECT_TRUE(changes([](Graph& x) { x.parts = 7; }, g));
@@ -316,6 +318,26 @@ TEST(Differentiate, AModelWithoutWeightsIsTheUsersError) {
   Model m("fixed", 2);
   m.mean_squared_error(m.activation(m.input({3}), "tanh"));
   EXPECT_THROW(differentiate(std::move(m).finish()), UserError);
+}
+
+// Labels are integers, and targets lie as the data gives them; only images that a layer reads lie channels-last.
+TEST(Layout, WhatALossComparesWithIsNoImage) {
+  Model m("maps", 2);
+  const Value x = m.input({3, 5, 4});
+  const Value y = m.conv2d(x, {.out = 6, .kernel = 3, .padding = 1});
+  m.mean_squared_error(y);
+  const auto layout_of = [](const Graph& g, const char* name) {
+    for (BufferId b = 0; b < g.buffers.size(); ++b)
+      if (g.buffer_name(b) == name) return to_string(g.buffers[b].layout);
+    return std::string();
+  };
+  const CpuTarget target;
+  const Graph regression = choose_layouts(std::move(m).finish(), target);
+  EXPECT_EQ(layout_of(regression, "input"), "acdb");
+  EXPECT_EQ(layout_of(regression, "targets"), "abcd");
+  Model n("volumes", 2);
+  n.cross_entropy(n.reshape(n.linear(n.flatten(n.input({6})), {.out = 120}), {2, 2, 3, 4, 5}));
+  EXPECT_EQ(layout_of(choose_layouts(std::move(n).finish(), target), "labels"), "abcd");
 }
 
 TEST(Layout, ImagesAreReorderedNowhereInAConvnet) {

@@ -70,6 +70,13 @@ NamedTensor named(const std::string& name, const Tensor& t, Budget& budget) {
   return owning_tensor(name, StoredType::f32, t.dims, std::as_bytes(std::span(values)));
 }
 
+// In files a parameter has the shape that it came in.
+std::optional<Shape> stored_shape(const std::vector<std::int64_t>& dims, const Shape& shape) {
+  if (std::ranges::equal(dims, shape.span())) return {};
+  check_dims(dims);
+  return Shape(dims);
+}
+
 float float_at(const NamedTensor& t, std::size_t i) {
   float x;
   std::memcpy(&x, t.bytes.data() + i * sizeof x, sizeof x);
@@ -194,7 +201,8 @@ Value Importer::parameter(const std::string& name, const Shape& shape, NamedTens
     unique = fmt::format("{}.{}", name, i);
   }
   values.name = unique;
-  const Value p = model_.parameter({shape.span().begin(), shape.span().end()}, {}, unique, stored_transposed);
+  const Value p = model_.parameter({shape.span().begin(), shape.span().end()}, {}, unique, stored_transposed,
+                                   stored_transposed ? std::nullopt : stored_shape(values.dims, shape));
   parameters_[unique] = p;
   values_.push_back(std::move(values));
   return p;
