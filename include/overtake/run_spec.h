@@ -36,6 +36,8 @@ struct RunSpec {
   double clip_norm = OptimizerSettings{}.clip_norm;
 
   std::string data = "synthetic";
+  std::string scale;  // of npy inputs: "1/255", "2.5"; empty: none
+  bool channels_last = false;
   bool augment = false;
   std::uint64_t steps = 0;  // in all, counted from the very start; 0: by epochs
   std::uint64_t epochs = 1;

@@ -82,7 +82,7 @@ int train(const SpecFlags& flags) {
   flags.check_saving();
   // All that can be wrong with what was given shows before anything is measured.
   check_spec(spec);
-  LoopOptions loop = loop_options(spec);
+  LoopOptions loop = loop_options(spec, print_note);
   // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
   std::optional<CheckpointState> before;
   const std::optional<Worker> worker = worker_from_environment();

@@ -162,6 +162,13 @@ std::vector<Field> make_fields() {
        "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy] "
        "(without test files every tenth sample is the test)",
        another_run, equal},
+      {"scale", &S::scale,
+       "of npy data: what float inputs are multiplied by, a number or a fraction; arrays of bytes need it, pixels for "
+       "example 1/255",
+       another_run, equal},
+      {"channels_last", &S::channels_last,
+       "of npy data: its samples are [H, W, C] or [L, C] where the model takes [C, H, W] or [C, L]", another_run,
+       equal},
       {"steps", &S::steps, "steps in all, those before `resume` included; default: by epochs", allowed, equal, kTrain,
        kAtLeastOne},
       {"epochs", &S::epochs, "passes over the data", allowed, equal, kTrain, kAtLeastOne},

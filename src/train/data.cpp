@@ -74,18 +74,22 @@ SampleForm fit_form(const SampleForm& data, const SourceRequest& request) {
   return form;
 }
 
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted,
-                                      std::uint64_t seed) {
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed,
+                                      const DataConversion& conversion) {
   const std::size_t colon = std::min(spec.find(':'), spec.size());
   const std::string_view name = spec.substr(0, colon);
   for (const Source& source : kSources) {
     if (source.name != name) continue;
+    if (name != "npy" && (!conversion.scale.empty() || conversion.channels_last))
+      fail_user("`{}`: it is for npy data, and `data` is {}; leave it out",
+                conversion.channels_last ? "channels_last" : "scale", name);
     const std::string_view argument = colon < spec.size() ? spec.substr(colon + 1) : std::string_view();
     return source.open({.where = fmt::format("`data {}`", spec),
                         .argument = std::string(argument),
                         .split = split,
                         .wanted = wanted,
-                        .seed = seed});
+                        .seed = seed,
+                        .conversion = conversion});
   }
   fail_user("`data {}`: no such data; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic",
             spec);

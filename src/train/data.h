@@ -2,6 +2,7 @@
 // Samples to train on. A dataset is immutable and sample i is always the same, so any order of samples can be replayed.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,12 +17,15 @@ enum class InputForm : std::uint8_t {
 };
 
 enum class LabelForm : std::uint8_t {
-  class_per_sample,    // one int32 in [0, classes)
+  class_per_sample,    // one int32 in [0, classes), or kNotCounted
   class_per_position,  // label_dims int32 in [0, classes): the next token
   targets,             // label_dims float: regression
 };
 
 enum class Split : std::uint8_t { train, test };
+
+// A label that is left out of loss, gradients and accuracy; PyTorch's ignore_index.
+inline constexpr std::int32_t kNotCounted = -100;
 
 // What one sample is. Images are logically [C, H, W] and in memory H, W, C.
 struct SampleForm {
@@ -56,6 +60,14 @@ class Dataset {
   virtual void fill(std::span<const std::int64_t> indices, const BatchView& out) const = 0;
 };
 
+// How the inputs of npy data become the model's; other data is refused with any of it. Nothing else is converted but
+// the type of numbers, and bytes that are to be floats only with a scale.
+struct DataConversion {
+  std::string scale = {};      // what values are multiplied by, "1/255" or "2.5"; empty: by nothing
+  bool channels_last = false;  // samples are [H, W, C] or [L, C], the model's [C, H, W] or [C, L]
+  std::function<void(const std::string&)> note = {};  // gets a line about every file that is converted
+};
+
 // Opens what `spec` (the text of `data`) names:
 //   fashion-mnist[:DIR]       images [1, 28, 28], 10 classes; from DIR, else
 //                             $OVERTAKE_DATA/fashion-mnist, else Debian's /usr/share/datasets/fashion-mnist
@@ -63,11 +75,12 @@ class Dataset {
 //   text:FILE                 bytes as tokens, labels the next ones; the test split is the last tenth of the file
 //   masked-text:FILE          bytes as tokens, some of them hidden behind token 256; labels what was there
 //   synthetic[:N]             N training samples (4096) with something to learn, a pure function of `seed`
-// In npy, bytes are pixels and become [0, 1]; images may be [N, C, H, W] or, where the model tells them apart, [N, H,
-// W, C]. `wanted` is what the model takes: one that sees ahead is not given text:FILE, where that is the answer.
-// Dimensions that are one are not compared, and data with fewer classes or a smaller vocabulary than the model's is
-// fine; form() of the result then says what the model said. Empty input_dims mean: as the data has them (not for text
-// and synthetic, which take them from the model). Where data and model do not fit: a user error that shows both.
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed);
+// Labels of -100 in npy do not count. `wanted` is what the model takes: one that sees ahead is not given text:FILE,
+// where that is the answer. Dimensions that are one are not compared, and data with fewer classes or a smaller
+// vocabulary than the model's is fine; form() of the result then says what the model said. Empty input_dims mean: as
+// the data has them (not for text and synthetic, which take them from the model). Where data and model do not fit: a
+// user error that shows both.
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const SampleForm& wanted, std::uint64_t seed,
+                                      const DataConversion& conversion = {});
 
 }  // namespace overtake

@@ -19,6 +19,7 @@ struct SourceRequest {
   Split split = Split::train;
   SampleForm wanted;
   std::uint64_t seed = 0;
+  DataConversion conversion = {};
 };
 
 std::unique_ptr<Dataset> open_fashion_mnist(const SourceRequest& request);

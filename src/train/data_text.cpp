@@ -41,7 +41,7 @@ class TextDataset final : public Dataset {
 // there; 80 % of them show the mask instead, 10 % any byte, 10 % what was there. All other places do not count.
 class MaskedTextDataset final : public Dataset {
  public:
-  static constexpr std::int32_t kMask = kVocabulary, kNotCounted = -100;
+  static constexpr std::int32_t kMask = kVocabulary;
 
   MaskedTextDataset(SampleForm form, std::string text, std::uint64_t seed)
       : form_(std::move(form)),

@@ -11,12 +11,11 @@
 #include "plan/divide/workload.h"
 #include "plan/in_order.h"
 #include "plan/memory.h"
+#include "train/data.h"
 #include "train/own_part.h"
 
 namespace overtake {
 namespace {
-
-constexpr std::int32_t kIgnored = -100;  // a label that does not count
 
 std::string shape_of_a_sample(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape.span().subspan(1), ", "));
@@ -126,7 +125,7 @@ void Installed::write_input(const Detail::Input& to, const Input& from, std::int
   const auto per_sample = static_cast<std::int64_t>(each / sizeof(std::int32_t));
   auto* labels = reinterpret_cast<std::int32_t*>(memory.data());
   std::fill(labels + std::clamp<std::int64_t>(samples - first, 0, buffer.shape[0]) * per_sample,
-            labels + buffer.shape[0] * per_sample, kIgnored);
+            labels + buffer.shape[0] * per_sample, kNotCounted);
 }
 
 }  // namespace overtake

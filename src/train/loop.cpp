@@ -32,7 +32,8 @@ void check_finite(const std::vector<NamedTensor>& tensors, const std::string& pa
 }
 
 TrainingData opened_data(const LoopOptions& o, const SampleForm& form) {
-  return {open_dataset(o.data, Split::train, form, o.seed), open_dataset(o.data, Split::test, form, o.seed)};
+  return {open_dataset(o.data, Split::train, form, o.seed, o.conversion),
+          open_dataset(o.data, Split::test, form, o.seed, o.conversion)};
 }
 
 SamplerOptions sampler_of(const LoopOptions& options, std::int64_t batch) {

@@ -22,6 +22,7 @@ struct TrainingData {
 
 struct LoopOptions {
   std::string data = "synthetic";
+  DataConversion conversion = {};           // of `data`
   std::optional<TrainingData> opened = {};  // `data`, by prepare()
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;   // in all, counted from the very start; 0: by epochs

@@ -25,15 +25,19 @@ constexpr std::string_view kRemedy = "write it with numpy.save";
 
 struct TypeRow {
   NpyType type;
-  std::string_view descr;  // numpy's name
+  std::string_view descr, name;  // numpy's
   std::int64_t bytes;
 };
 
-constexpr TypeRow kTypes[] = {{NpyType::f32, "<f4", 4},
-                              {NpyType::f64, "<f8", 8},
-                              {NpyType::u8, "|u1", 1},
-                              {NpyType::i32, "<i4", 4},
-                              {NpyType::i64, "<i8", 8}};
+constexpr TypeRow kTypes[] = {{NpyType::f32, "<f4", "float32", 4},
+                              {NpyType::f64, "<f8", "float64", 8},
+                              {NpyType::u8, "|u1", "uint8", 1},
+                              {NpyType::i32, "<i4", "int32", 4},
+                              {NpyType::i64, "<i8", "int64", 8}};
+
+const TypeRow& row_of(NpyType type) {
+  return *std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.type == type; });
+}
 
 // What follows "'key':" in the header, a Python dictionary; empty when the key is not there.
 std::string_view value_of(std::string_view header, std::string_view key) {
@@ -84,14 +88,9 @@ NpyType parse_type(std::string_view descr, const std::string& file) {
             descr.substr(0, descr.find(',')));
 }
 
-std::int64_t element_size(NpyType type) {
-  return std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.type == type; })
-      ->bytes;
-}
-
 // Bytes of the array, or -1 beyond 2^63.
 std::int64_t array_bytes(const NpyArray& array) {
-  std::int64_t bytes = element_size(array.type);
+  std::int64_t bytes = row_of(array.type).bytes;
   for (const std::int64_t dim : array.dims) {
     if (__builtin_mul_overflow(bytes, dim, &bytes)) return -1;
   }
@@ -150,6 +149,8 @@ NpyArray read_npy(const std::filesystem::path& path) {
   return array;
 }
 
+std::string_view name_of(NpyType type) { return row_of(type).name; }
+
 bool is_float(NpyType type) { return type == NpyType::f32 || type == NpyType::f64; }
 
 std::int64_t element_count(const NpyArray& array) {
@@ -164,12 +165,23 @@ void copy_elements(const NpyArray& array, std::int64_t first, std::int64_t count
   visit_elements(array, first, count, [&](auto element) { *out++ = static_cast<std::int32_t>(element); });
 }
 
-ElementRange element_range(const NpyArray& array) {
+bool is_one(const Scale& scale) { return scale.over == 1 && scale.under == 1; }
+
+void copy_elements(const NpyArray& array, std::int64_t first, std::int64_t count, const Scale& scale, float* out) {
+  if (is_one(scale)) return copy_elements(array, first, count, out);
+  visit_elements(array, first, count, [&](auto element) {
+    *out++ = static_cast<float>(static_cast<double>(element) * scale.over / scale.under);
+  });
+}
+
+ElementRange element_range(const NpyArray& array, std::optional<std::int64_t> left_out) {
   OVERTAKE_CHECK(!is_float(array.type), "the range of an array of floats");
   ElementRange range{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   visit_elements(array, 0, element_count(array), [&](auto element) {
-    range.least = std::min(range.least, static_cast<std::int64_t>(element));
-    range.greatest = std::max(range.greatest, static_cast<std::int64_t>(element));
+    const auto value = static_cast<std::int64_t>(element);
+    if (value == left_out) return;
+    range.least = std::min(range.least, value);
+    range.greatest = std::max(range.greatest, value);
   });
   return range;
 }

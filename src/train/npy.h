@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace overtake {
@@ -21,6 +23,7 @@ struct NpyArray {
 NpyArray read_npy(const std::filesystem::path& path);
 
 bool is_float(NpyType type);
+std::string_view name_of(NpyType type);  // numpy's: "uint8"
 std::int64_t element_count(const NpyArray& array);
 
 // Elements [first, first + count) as they are, converted. For integers out of 32 bits the result is unspecified: check
@@ -28,10 +31,18 @@ std::int64_t element_count(const NpyArray& array);
 void copy_elements(const NpyArray& array, std::int64_t first, std::int64_t count, float* out);
 void copy_elements(const NpyArray& array, std::int64_t first, std::int64_t count, std::int32_t* out);
 
-// The least and the greatest of the elements of an integer array that is not empty.
+// A fraction to multiply by: what 255 divides is to the bit what PyTorch's x / 255 is.
+struct Scale {
+  double over = 1, under = 1;
+};
+bool is_one(const Scale& scale);
+void copy_elements(const NpyArray& array, std::int64_t first, std::int64_t count, const Scale& scale, float* out);
+
+// The least and the greatest of the elements of an integer array, but for those that are `left_out`; least > greatest
+// where there are none.
 struct ElementRange {
   std::int64_t least, greatest;
 };
-ElementRange element_range(const NpyArray& array);
+ElementRange element_range(const NpyArray& array, std::optional<std::int64_t> left_out = {});
 
 }  // namespace overtake

@@ -60,8 +60,9 @@ void check_spec(const RunSpec& spec) {
     fail_user("`devices {}`: they are of a machine; use it with `machine`", spec.devices);
 }
 
-LoopOptions loop_options(const RunSpec& spec) {
+LoopOptions loop_options(const RunSpec& spec, const std::function<void(const std::string&)>& note) {
   return {.data = spec.data,
+          .conversion = {.scale = spec.scale, .channels_last = spec.channels_last, .note = note},
           .seed = spec.seed,
           .steps = spec.steps,
           .epochs = spec.epochs,

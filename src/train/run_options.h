@@ -28,7 +28,7 @@ std::int64_t whole_batch(const RunSpec& spec, const Graph& graph);
 
 // User errors that show before anything is opened or measured: fields that contradict one another.
 void check_spec(const RunSpec& spec);
-// What the loop keeps in checkpoints is of a completed spec.
-LoopOptions loop_options(const RunSpec& spec);
+// What the loop keeps in checkpoints is of a completed spec. `note` gets lines for people about the data.
+LoopOptions loop_options(const RunSpec& spec, const std::function<void(const std::string&)>& note = {});
 
 }  // namespace overtake

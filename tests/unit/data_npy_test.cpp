@@ -3,22 +3,10 @@
 #include <limits>
 
 #include "dataset_samples.h"
+#include "npy_writer.h"
 
 namespace overtake {
 namespace {
-
-template <class T>
-std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& values,
-                const std::string& fortran = "False") {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";
-  header.resize((header.size() + 10 + 64) / 64 * 64 - 10, ' ');
-  std::string content = std::string("\x93NUMPY\x01\x00", 8);
-  content += static_cast<char>(header.size() % 256);
-  content += static_cast<char>(header.size() / 256);
-  content += header;
-  content.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-  return content;
-}
 
 class Npy : public ::testing::Test {
  protected:
@@ -73,8 +61,45 @@ TEST_F(Npy, ReadsEveryType) {
   EXPECT_EQ(values_of(npy("<f8", "(2, 2)", counted<double>(4))), expected);
   EXPECT_EQ(values_of(npy("<i4", "(2, 2)", counted<std::int32_t>(4))), expected);
   EXPECT_EQ(values_of(npy("<i8", "(2, 2)", counted<std::int64_t>(4))), expected);
-  const auto pixels = values_of(npy("|u1", "(2, 2)", std::vector<std::uint8_t>{0, 51, 102, 255}));
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(pixels[i], std::vector<double>({0, 0.2, 0.4, 1})[i], 1e-7);
+}
+
+// As numbers they train another network than as pixels, so the user says which they are.
+TEST_F(Npy, BytesAreScaledAsTheUserSays) {
+  const std::string both = spec(npy("|u1", "(2, 2)", std::vector<std::uint8_t>{0, 51, 100, 255}),
+                                npy("<i8", "(2,)", counted<std::int64_t>(2)));
+  EXPECT_TRUE(says(open_error(both, {}), {"x.npy: bytes (uint8)", "`scale 1/255`", "`scale 1`"}));
+  const auto values_with = [&](const std::string& scale) {
+    return fill(*open_dataset(both, Split::train, {}, 0, {.scale = scale}), {0, 1}).values;
+  };
+  EXPECT_EQ(values_with("1"), (std::vector<float>{0, 51, 100, 255}));
+  EXPECT_EQ(values_with("1/255"), (std::vector<float>{0, 51.0f / 255, 100.0f / 255, 1})) << "to the bit";
+  EXPECT_EQ(values_with("-0.5"), (std::vector<float>{0, -25.5f, -50, -127.5f}));
+  for (const char* wrong : {"0", "x", "1/0", "1/", "/255", "1/255/2", "nan", "inf", "1e999", " 1"})
+    EXPECT_TRUE(
+        says(open_error(both, {}, Split::train, {.scale = wrong}), {"`scale " + std::string(wrong) + "`", "1/255"}));
+}
+
+TEST_F(Npy, WhatIsConvertedIsSaid) {
+  const std::string labels = npy("<i8", "(2,)", counted<std::int64_t>(2));
+  const auto notes_of = [&](const std::string& x, DataConversion conversion) {
+    std::vector<std::string> notes;
+    conversion.note = [&](const std::string& line) { notes.push_back(line); };
+    open_dataset(spec(x, labels), Split::train, {.input_dims = {2, 3}, .classes = 2}, 0, conversion);
+    return notes;
+  };
+  EXPECT_TRUE(notes_of(npy("<f4", "(2, 2, 3)", counted<float>(12)), {}).empty());
+  EXPECT_EQ(notes_of(npy("<i4", "(2, 2, 3)", counted<std::int32_t>(12)), {}).size(), 1u);
+  const auto both = notes_of(npy("<f8", "(2, 3, 2)", counted<double>(12)), {.scale = "1/12", .channels_last = true});
+  ASSERT_EQ(both.size(), 1u);
+  EXPECT_TRUE(says(both[0], {"x.npy: float64 becomes float32", "multiplied by 1/12", "[3, 2] become [2, 3]"}));
+}
+
+TEST_F(Npy, OtherDataIsNotConverted) {
+  EXPECT_TRUE(says(open_error("synthetic", {}, Split::train, {.scale = "1/255"}), {"`scale`", "npy", "synthetic"}));
+  EXPECT_TRUE(says(open_error("fashion-mnist", {}, Split::train, {.channels_last = true}), {"`channels_last`", "npy"}));
+  const std::string tokens =
+      spec(npy("<i8", "(2, 3)", counted<std::int64_t>(6)), npy("<i8", "(2, 3)", counted<std::int64_t>(6)));
+  EXPECT_TRUE(says(open_error(tokens, language_form(3), Split::train, {.scale = "2"}), {"`scale`", "tokens"}));
 }
 
 TEST_F(Npy, ImagesBecomeChannelsLast) {
@@ -86,10 +111,57 @@ TEST_F(Npy, ImagesBecomeChannelsLast) {
   for (std::size_t c = 0; c < 3; ++c) {
     for (std::size_t p = 0; p < 8; ++p) EXPECT_EQ(values[p * 3 + c], static_cast<float>(24 + c * 8 + p));
   }
-  const auto last = open_dataset(spec(npy("<f4", "(2, 2, 4, 3)", counted<float>(48)), labels), Split::train, wanted, 0);
-  EXPECT_EQ(last->form().input_dims, wanted.input_dims);
-  const auto same = fill(*last, {1}).values;
-  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(same[i], static_cast<float>(24 + i));
+}
+
+// Only where the user says so: by its dimensions alone, [4, 4] and [3, 3, 3] could be either.
+TEST_F(Npy, ChannelsLastIsTurnedWhereAskedFor) {
+  const std::string labels = npy("<i8", "(2,)", std::vector<std::int64_t>{0, 1});
+  const SampleForm images{.input_dims = {3, 2, 4}, .classes = 2}, sequences{.input_dims = {4, 4}, .classes = 2};
+  const std::string last = spec(npy("<f4", "(2, 2, 4, 3)", counted<float>(48)), labels);
+  EXPECT_TRUE(says(open_error(last, images), {"x.npy", "[2, 4, 3]", "[3, 2, 4]", "`channels_last`"}));
+  const auto turned = open_dataset(last, Split::train, images, 0, {.channels_last = true});
+  EXPECT_EQ(turned->form().input_dims, images.input_dims);
+  const auto same = fill(*turned, {1}).values;
+  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(same[i], static_cast<float>(24 + i)) << "images lie so in memory";
+
+  const std::string square = spec(npy("<f4", "(2, 4, 4)", counted<float>(32)), labels);
+  const auto as_given = fill(*open_dataset(square, Split::train, sequences, 0), {1}).values;
+  const auto moved = fill(*open_dataset(square, Split::train, sequences, 0, {.channels_last = true}), {1}).values;
+  for (std::size_t c = 0; c < 4; ++c) {
+    for (std::size_t l = 0; l < 4; ++l) {
+      EXPECT_EQ(as_given[c * 4 + l], static_cast<float>(16 + c * 4 + l));
+      EXPECT_EQ(moved[c * 4 + l], static_cast<float>(16 + l * 4 + c));
+    }
+  }
+  const SampleForm narrow{.input_dims = {3, 4}, .classes = 2};
+  EXPECT_TRUE(
+      says(open_error(square, narrow, Split::train, {.channels_last = true}), {"`channels_last`", "[4, 4]", "[3, 4]"}));
+  const SampleForm one_channel{.input_dims = {1, 4, 4}, .classes = 2};
+  EXPECT_TRUE(says(open_error(square, one_channel, Split::train, {.channels_last = true}), {"`channels_last`"}));
+}
+
+TEST_F(Npy, WhichDimensionIsTheClassesMustBeCertain) {
+  const std::string both =
+      spec(npy("<f4", "(2, 3, 4)", counted<float>(24)), npy("<i8", "(2, 4)", counted<std::int64_t>(8)));
+  SampleForm wanted{.input_dims = {3, 4}, .label = LabelForm::class_per_position, .label_dims = {4}, .classes = 8};
+  EXPECT_EQ(open_dataset(both, Split::train, wanted, 0)->size(), 2);
+  wanted.label_dims = {8};
+  EXPECT_TRUE(says(open_error(both, wanted), {"y.npy", "[batch, 8, 8]", "[batch, classes, positions, 1]"}));
+}
+
+// PyTorch's ignore_index.
+TEST_F(Npy, LabelsMayBeLeftOut) {
+  const std::string x = npy("<i8", "(2, 3)", counted<std::int64_t>(6));
+  const auto data = open_dataset(spec(x, npy("<i8", "(2, 3)", std::vector<std::int64_t>{-100, 4, 5, 0, -100, 1})),
+                                 Split::train, language_form(3, 6), 0);
+  EXPECT_EQ(fill(*data, {0, 1}).labels, (std::vector<std::int32_t>{-100, 4, 5, 0, -100, 1}));
+  const std::string none = spec(x, npy("<i8", "(2, 3)", std::vector<std::int64_t>(6, -100)));
+  EXPECT_TRUE(says(open_error(none, language_form(3, 6)), {"y.npy: all labels are -100"}));
+  const std::string other = spec(x, npy("<i8", "(2, 3)", std::vector<std::int64_t>{-100, 4, 5, 0, -1, 1}));
+  EXPECT_TRUE(says(open_error(other, language_form(3, 6)), {"y.npy: labels from -1 to 5", "-100"}));
+  EXPECT_TRUE(says(
+      open_error(spec(npy("<i8", "(2, 3)", std::vector<std::int64_t>{-100, 4, 5, 0, 1, 1}), x), language_form(3, 6)),
+      {"x.npy: tokens from -100"}));
 }
 
 TEST_F(Npy, HoldsTargetsAndTokens) {

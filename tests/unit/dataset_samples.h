@@ -46,8 +46,9 @@ inline std::vector<std::int64_t> all_of(const Dataset& data) {
   return indices;
 }
 
-inline std::string open_error(const std::string& spec, const SampleForm& wanted, Split split = Split::train) {
-  return user_error([&] { open_dataset(spec, split, wanted, 1); });
+inline std::string open_error(const std::string& spec, const SampleForm& wanted, Split split = Split::train,
+                              const DataConversion& conversion = {}) {
+  return user_error([&] { open_dataset(spec, split, wanted, 1, conversion); });
 }
 
 }  // namespace overtake

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "models/onnx/import.h"
@@ -239,12 +240,108 @@ TEST(OnnxImport, InputsBesideTheTokensAreTakenAsPlain) {
   EXPECT_TRUE(says(notes[0], {"attention_mask", "ones"}));
 }
 
+// RoBERTa's positions start behind the row of padding, which is zero; the file does not say so otherwise.
+TEST(OnnxImport, PositionsStartWhereTheUserSays) {
+  write::ModelParts parts = language_model();
+  parts.inputs.push_back(write::value("position_ids", {"batch", 5}, ElementType::i64));
+  std::vector<float> rows(8 * 3, 0.5f);
+  parts.initializers.push_back(write::tensor<float>("wpe.weight", {8, 3}, rows));
+  parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
+  parts.nodes.push_back(node("Gather", {"wpe.weight", "p64"}, {"p"}, {}, "wpe"));
+  parts.nodes.push_back(node("Add", {"e", "p"}, {"sum"}));
+  parts.nodes[1] = node("MatMul", {"sum", "onnx::MatMul_9"}, {"y"}, {}, "/head/MatMul");
+  std::rotate(parts.nodes.begin() + 1, parts.nodes.begin() + 2, parts.nodes.end());
+  parts.nodes.insert(parts.nodes.begin(), node("Cast", {"position_ids"}, {"p64"}, {attribute("to", 7)}));
+  const auto places = [&](ImportOptions options) {
+    std::vector<std::string> notes;
+    options.note = [&](const std::string& line) { notes.push_back(line); };
+    const Graph g = imported(parts, options).graph;
+    EXPECT_EQ(notes.size(), 1u);
+    std::vector<std::int32_t> values(5);
+    for (const Constant& c : g.constants)
+      if (g.buffers[c.buffer].dtype == DType::i32) std::memcpy(values.data(), c.bytes->data(), 20);
+    return values;
+  };
+  EXPECT_EQ(places({}), (std::vector<std::int32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(places(with("position_ids=2")), (std::vector<std::int32_t>{2, 3, 4, 5, 6}));
+  std::fill_n(rows.begin() + 3, 3, 0.0f);
+  parts.initializers[parts.initializers.size() - 2] = write::tensor<float>("wpe.weight", {8, 3}, rows);
+  EXPECT_TRUE(says(import_error_of(parts), {"Gather 'wpe'", "row 1", "`set position_ids=2`", "position_ids=0"}));
+  EXPECT_EQ(places(with("position_ids=0")), (std::vector<std::int32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(places(with("position_ids=2")), (std::vector<std::int32_t>{2, 3, 4, 5, 6}));
+}
+
+// Scores of every sample against every other: labels would be places in the batch, which is shuffled.
+TEST(OnnxImportErrors, LabelsThatAreSamplesOfTheBatch) {
+  write::ModelParts parts = linear_model();
+  parts.nodes = {node("Gemm", {"x", "fc.weight", "fc.bias"}, {"h"}, {attribute("transB", 1)}, "fc"),
+                 node("Transpose", {"h"}, {"t"}), node("MatMul", {"h", "t"}, {"y"})};
+  const std::string error = import_error_of(parts, with("batch=8"));
+  EXPECT_TRUE(says(error, {"net.onnx", "[8, 8]", "[9, 9]", "shuffled", "`loss mse`"}));
+  EXPECT_EQ(import_error_of(linear_model(), with("batch=4")), "") << "four classes are no four samples";
+  EXPECT_EQ(import_error_of(linear_model(4)), "");
+}
+
 TEST(OnnxImport, OnlyWhatTheOutputNeedsIsRead) {
   write::ModelParts parts = linear_model();
   parts.nodes.push_back(node("NonMaxSuppression", {"y"}, {"other"}));
   parts.outputs.push_back(write::value("other", {"batch", 4}));
   EXPECT_EQ(imported_ops(imported(parts).graph), (std::vector<Op>{Op::linear, Op::cross_entropy}));
   EXPECT_TRUE(says(import_error_of(parts, {.output = "other"}), {"NonMaxSuppression"}));
+}
+
+// As PyTorch's cross_entropy has it: classes are dimension 1 of maps and volumes, and the last of scores of positions.
+TEST(OnnxImport, WhichDimensionIsTheClasses) {
+  const auto labels_of = [](const Dims& dims) {
+    write::ModelParts parts = linear_model();
+    parts.nodes = {node("Gemm", {"x", "fc.weight", "fc.bias"}, {"h"}, {attribute("transB", 1)}, "fc"),
+                   node("Reshape", {"h", "to"}, {"y"})};
+    std::int64_t out = 1;
+    for (const std::int64_t d : dims) out *= d;
+    Dims to = dims;
+    to.insert(to.begin(), -1);
+    parts.initializers = {weight("fc.weight", {out, 6}), weight("fc.bias", {out}), integers("to", to)};
+    const std::string error = import_error_of(parts);
+    if (!error.empty()) return error;
+    const Graph g = imported(parts).graph;
+    const BufferId labels = g.reads(g.tasks.back())[1];
+    return to_string(g.buffers[labels].shape) + " of " +
+           std::to_string(g.buffers[g.reads(g.tasks.back())[0]].shape.back());
+  };
+  EXPECT_EQ(labels_of({5}), "[16] of 5");
+  EXPECT_EQ(labels_of({7, 5}), "[16, 7] of 5");
+  EXPECT_EQ(labels_of({5, 7, 3}), "[16, 7, 3] of 5");
+  EXPECT_EQ(labels_of({5, 7, 3, 2}), "[16, 7, 3, 2] of 5");
+  EXPECT_EQ(labels_of({5, 7, 1, 2, 3}), "[16, 7, 1, 2, 3] of 5");
+  EXPECT_EQ(labels_of({5, 5, 1}), "[16, 5, 1] of 5");
+}
+
+// PyTorch's state_dict takes a tensor in no other shape.
+TEST(OnnxImport, WeightsKeepTheShapesOfTheirFile) {
+  const auto stored = [](const write::ModelParts& parts) {
+    const Graph g = imported(parts).graph;
+    EXPECT_EQ(load_graph_json(save_json(g)).parameters[0].stored_shape, g.parameters[0].stored_shape);
+    std::vector<std::string> shapes;
+    for (const Parameter& p : g.parameters)
+      shapes.push_back(to_string(g.buffers[p.buffer].shape) +
+                       (p.stored_shape ? " as " + to_string(*p.stored_shape) : ""));
+    return shapes;
+  };
+  using Shapes = std::vector<std::string>;
+  write::ModelParts conv = {.nodes = {node("Conv", {"x", "c.weight", "c.bias"}, {"y"})},
+                            .initializers = {weight("c.weight", {4, 6, 3}), weight("c.bias", {4})},
+                            .inputs = {write::value("x", {"batch", 6, 8})},
+                            .outputs = {write::value("y", {"batch", 4, 6})}};
+  EXPECT_EQ(stored(conv), (Shapes{"[4, 6, 1, 3] as [4, 6, 3]", "[4]"}));
+  conv.nodes = {node("Conv", {"x", "c.weight", "c.bias"}, {"y"}, {attribute("group", 2)})};
+  conv.initializers[0] = weight("c.weight", {4, 3, 3});
+  EXPECT_EQ(stored(conv), (Shapes{"[2, 2, 3, 1, 3] as [4, 3, 3]", "[4]"}));
+  const write::ModelParts norm = {
+      .nodes = {node("LayerNormalization", {"x", "n.weight", "n.bias"}, {"y"}, {attribute("axis", -3)})},
+      .initializers = {weight("n.weight", {3, 2, 4}), weight("n.bias", {3, 2, 4})},
+      .inputs = {write::value("x", {"batch", 3, 2, 4})},
+      .outputs = {write::value("y", {"batch", 3, 2, 4})}};
+  EXPECT_EQ(stored(norm), (Shapes{"[24] as [3, 2, 4]", "[24] as [3, 2, 4]"}));
 }
 
 TEST(OnnxImport, RegressionHasTargets) {

@@ -35,7 +35,7 @@ json another_value(const Field& field) {
   return std::visit(make, field.member);
 }
 
-constexpr std::size_t kFields = 67;
+constexpr std::size_t kFields = 69;
 
 // Whether RunSpec has at least so many members: as many can be given to it.
 struct AnyValue {
@@ -191,7 +191,7 @@ TEST(RunSpec, ResumingComparesByTheTable) {
   now.layouts = false;
   ASSERT_EQ(compare().size(), 1u);
   EXPECT_TRUE(says(compare()[0], {"layouts true", "false", "last bits"}));
-  for (const char* name : {"beta1", "beta2", "eps", "lr", "data", "freeze", "loss"}) {
+  for (const char* name : {"beta1", "beta2", "eps", "lr", "data", "scale", "channels_last", "freeze", "loss"}) {
     RunSpec other = now;
     set(other, name, another_value(field_called(name)));
     std::swap(now, other);

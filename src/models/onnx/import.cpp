@@ -16,22 +16,13 @@ namespace {
 constexpr std::int64_t kDefaultBatch = 16;
 constexpr int kMostSteps = 200;  // back from a value to the weights it was made from
 
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
+}  // namespace
+
 bool is_real(ElementType type) {
   return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16 || type == ElementType::f64;
 }
-
-std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
-
-// What users of Hugging Face's models give beside the tokens, and what it is when nothing is hidden or special.
-enum class Auxiliary : std::uint8_t { none, ones, zeros, positions };
-Auxiliary auxiliary_input(const std::string& name) {
-  if (name.find("attention_mask") != std::string::npos) return Auxiliary::ones;
-  if (name.find("token_type_ids") != std::string::npos) return Auxiliary::zeros;
-  if (name.find("position_ids") != std::string::npos) return Auxiliary::positions;
-  return Auxiliary::none;
-}
-
-}  // namespace
 
 void check_dims(std::span<const std::int64_t> dims) {
   if (dims.size() > Shape::kMaxRank)
@@ -73,6 +64,11 @@ void Importer::read_settings() {
   bool is_batch_given = false;
   for (const auto& [name, value] : options_.settings.all()) {
     const auto number = static_cast<std::int64_t>(value);
+    if (is_position_input(name) && value >= 0 && value < static_cast<double>(kMostDim) &&
+        static_cast<double>(number) == value) {
+      first_positions_[name] = number;
+      continue;
+    }
     if (!(value >= 1 && value <= static_cast<double>(kMostDim)) || static_cast<double>(number) != value)
       fail_user("{}: {} = {}; dimensions are whole numbers of at least 1 and below 2^31", file_.path, name, value);
     if (name == "batch" || name == batch_symbol) {
@@ -109,25 +105,7 @@ void Importer::add_inputs() {
       dims.push_back(size);
     }
     const std::vector<std::int64_t> sample(dims.begin() + (dims.empty() ? 0 : 1), dims.end());
-    const Auxiliary auxiliary = auxiliary_input(input.name);
-    if (auxiliary != Auxiliary::none && !is_real(input.type)) {
-      Constant c{.kind = input.type == ElementType::boolean ? Constant::Kind::boolean : Constant::Kind::integer};
-      std::int64_t count = 1;
-      check_dims(dims);
-      for (const std::int64_t d : dims) count *= d;
-      budget_.take(count, fmt::format("{}: input '{}'", file_.path, input.name));
-      c.dims = dims;
-      const std::int64_t length = dims.empty() ? 1 : dims.back();
-      for (std::int64_t i = 0; i < count; ++i)
-        c.integers.push_back(auxiliary == Auxiliary::positions ? i % length : auxiliary == Auxiliary::ones ? 1 : 0);
-      give(input.name, std::move(c));
-      if (options_.note)
-        options_.note(fmt::format("{}: input {} is taken as {}", file_.path, input.name,
-                                  auxiliary == Auxiliary::ones    ? "all ones"
-                                  : auxiliary == Auxiliary::zeros ? "all zeros"
-                                                                  : "0, 1, 2, ..."));
-      continue;
-    }
+    if (give_auxiliary(input, dims)) continue;
     if (has_primary)
       fail_user(
           "{}: input '{}' is a second one; data sources feed one input (besides attention_mask, token_type_ids "
@@ -215,6 +193,8 @@ void Importer::process(const Node& node) {
     std::vector<Constant> results = computed(node, inputs);
     for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i)
       if (!node.outputs[i].empty()) give(node.outputs[i], std::move(results[i]));
+    if (std::ranges::any_of(node.inputs, [&](const std::string& name) { return assumed_positions_.contains(name); }))
+      assumed_positions_.insert(node.outputs.begin(), node.outputs.end());
     return;
   }
   const Lower lower = node.domain.empty() ? lowering_of(node.op) : nullptr;
@@ -322,8 +302,11 @@ void Importer::add_loss(Value output) {
     fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use `loss mse`, or choose another `output`",
               file_.path, printable(output_), to_string(s));
   } else {
-    // Maps of classes are [N, C, H, W] in PyTorch; scores of positions have their classes last.
-    model_.cross_entropy(s.rank == 4 ? model_.transpose(output, {0, 2, 3, 1}) : output);
+    // Maps of classes are [N, C, H, W] in PyTorch, volumes [N, C, D, H, W]; scores of positions have their classes
+    // last.
+    std::vector<std::int64_t> classes_last = {0, 2, 3, 4, 5, 1};
+    classes_last.erase(classes_last.begin() + s.rank - 1, classes_last.end() - 1);
+    model_.cross_entropy(s.rank > 3 ? model_.transpose(output, classes_last) : output);
   }
 }
 
@@ -360,20 +343,55 @@ Network Importer::run() {
 
 namespace {
 
+// A copy for another look at a file, of which the user hears nothing.
+ImportOptions quiet(ImportOptions options) {
+  options.note = {};
+  return options;
+}
+
+// What the loss reads of one sample.
+std::vector<std::int64_t> scores_of_sample(const Graph& g) {
+  const Shape& s = g.buffers[g.reads(g.tasks.back())[0]].shape;
+  return {s.span().begin() + 1, s.span().end()};
+}
+
+// A loss over the samples of a batch, as contrastive ones are, has labels or targets that say where in the batch
+// another sample is. Samples are shuffled, so what data would say of that is wrong.
+void check_labels(const onnx::File& file, const ImportOptions& options, onnx::BatchPlaces& places, const Graph& g) {
+  const std::vector<std::int64_t> scores = scores_of_sample(g);
+  const std::int64_t batch = g.buffers[g.reads(g.tasks.back())[0]].shape[0];
+  if (batch == 1 || std::ranges::none_of(scores, [&](std::int64_t d) { return d % batch == 0; })) return;
+  ImportOptions other = quiet(options);
+  other.settings.set("batch", static_cast<double>((batch + 1) * options.pieces));
+  std::vector<std::int64_t> others;
+  try {
+    others = scores_of_sample(onnx::Importer(file, other, places, false).run().graph);
+  } catch (const UserError&) {
+    return;  // it is made for one batch, so these dimensions are its own
+  }
+  if (others != scores)
+    fail_user(
+        "{}: the output that is trained is [{}, {}] with a batch of {}, but [{}, {}] with {}: its labels would say "
+        "which samples of a batch belong together, and samples are shuffled; have the model give one number per sample "
+        "and train that with `loss mse`",
+        file.path, batch, fmt::join(scores, ", "), batch, batch + 1, fmt::join(others, ", "), batch + 1);
+}
+
 Network import_file(onnx::File file, const ImportOptions& options) {
   resolve_scopes(file);
   onnx::BatchPlaces places;
   const auto& inputs = file.inputs;
   if (!inputs.empty() && !inputs[0].dims.empty() && inputs[0].dims[0].value > 0) {
-    ImportOptions quiet = options;
-    quiet.note = {};
+    const ImportOptions probe = quiet(options);
     try {
-      onnx::Importer(file, quiet, places, true).run();
+      onnx::Importer(file, probe, places, true).run();
     } catch (const UserError&) {
       // What is wrong shows below, in terms of the batch that was asked for.
     }
   }
-  return onnx::Importer(file, options, places, false).run();
+  Network network = onnx::Importer(file, options, places, false).run();
+  check_labels(file, options, places, network.graph);
+  return network;
 }
 
 }  // namespace

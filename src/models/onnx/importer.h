@@ -81,6 +81,8 @@ class Importer {
   Value weight(Item& item, const Node& node, const char* role, const Shape& shape);
   // A weight of the file as the table of an embedding.
   Value table(Item& item, const Node& node);
+  // A user error where rows are looked up by positions that were assumed to start at 0 and the table says otherwise.
+  void check_positions(Item& table, const Node& node);
   // A state (running statistics) likewise.
   Value state(Item& item, const Node& node, const char* role, const Shape& shape);
   // How PyTorch calls the parameter `role` ("weight", "bias") of the module a node comes from.
@@ -101,6 +103,9 @@ class Importer {
   std::shared_ptr<const Constant> known_of(Item& item, int depth);
   void read_settings();
   void add_inputs();
+  // Whether an input is one of these, and it was given values.
+  bool give_auxiliary(const ValueInfo& input, const std::vector<std::int64_t>& dims);
+  bool is_position_input(const std::string& name) const;
   void add_initializers();
   void find_needed();
   std::vector<Constant> computed(const Node& node, std::span<const Constant* const> inputs);
@@ -127,6 +132,8 @@ class Importer {
   Budget budget_;
   std::int64_t batch_ = 0, exported_batch_ = 0;
   std::map<std::string, std::int64_t> symbols_;
+  std::map<std::string, std::int64_t> first_positions_;  // by input, where the user says them
+  std::set<std::string> assumed_positions_;              // values made from those that the user said nothing of
   Model model_;
   std::unordered_map<std::string, Item> items_;
   std::unordered_map<std::string, Value> parameters_;  // and states
@@ -194,6 +201,7 @@ template <class... Args>
 // Node::scope of the older exporter, made certain by the names of the file's weights.
 void resolve_scopes(File& file);
 
+bool is_real(ElementType type);
 // Whether dimensions can be a tensor of the model: at most six, each at least one, not too many elements.
 void check_dims(std::span<const std::int64_t> dims);
 Shape shape_of(std::span<const std::int64_t> dims);

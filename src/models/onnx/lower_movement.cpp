@@ -250,6 +250,7 @@ void gather(Call& c) {
   Item& data = c.item(0);
   if (data.kind == Item::Kind::weight && axis == 0 && from.size() == 2 && !data.is_transposed) {
     const Dims index_dims = c.dims(1);
+    c.importer.check_positions(data, c.node);
     const Value y = c.model().embedding(c.importer.indices_of(c.item(1), c.node, from[0]),
                                         c.importer.table(data, c.node), c.name());
     return c.give(index_dims.empty() ? c.reshaped(y, {from[1]}) : y);
