@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/models/onnx_summary.h"
 #include "models/onnx/import.h"
 #include "passes/recognise.h"
 #include "report/table.h"
@@ -20,7 +21,8 @@ struct ModelsFlags {
 struct Listed {
   ZooEntry entry;
   ModelFigures figures;
-  std::string input;  // of one sample
+  std::string input;         // of one sample
+  nlohmann::json file = {};  // of an ONNX file: see onnx_summary()
 };
 
 // The first input without its batch.
@@ -42,10 +44,12 @@ std::vector<Listed> listed(const ModelsFlags& flags) {
   const ModelSettings settings = ModelSettings::parse(flags.settings);
   if (is_onnx_file(flags.model)) {
     // With the loss that takes any output; it has no weights and next to no work.
-    const Graph g = recognise(import_onnx(flags.model, {.settings = settings, .loss = "mse"}).graph);
+    const Network network = import_onnx(flags.model, {.settings = settings, .loss = "mse"});
+    const Graph g = recognise(network.graph);
     return {{{.name = g.model, .family = "file", .what = "from an ONNX file", .data = "as it takes"},
              figures_of(g),
-             input_of(g)}};
+             input_of(g),
+             onnx_summary(onnx::read_file(flags.model), network, g)}};
   }
   for (const ZooEntry& entry : zoo()) {
     if (!flags.model.empty() && entry.name != flags.model) continue;
@@ -72,7 +76,7 @@ std::string table_of(const std::vector<Listed>& networks) {
 
 nlohmann::json json_of(const std::vector<Listed>& networks) {
   nlohmann::json all = nlohmann::json::array();
-  for (const Listed& n : networks)
+  for (const Listed& n : networks) {
     all.push_back({{"name", n.entry.name},
                    {"family", n.entry.family},
                    {"parameters", n.figures.parameters},
@@ -81,13 +85,15 @@ nlohmann::json json_of(const std::vector<Listed>& networks) {
                    {"settings", n.entry.defaults},
                    {"data", n.entry.data},
                    {"what", n.entry.what}});
+    if (!n.file.is_null()) all.back().update(n.file);
+  }
   return {{"models", all}};
 }
 
 int list_models(const ModelsFlags& flags) {
   const std::vector<Listed> networks = listed(flags);
   if (flags.json) {
-    fmt::print("{}\n", json_of(networks).dump());
+    fmt::print("{}\n", json_of(networks).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
   }
   fmt::print("{}", table_of(networks));
@@ -95,6 +101,7 @@ int list_models(const ModelsFlags& flags) {
     fmt::print("FLOPs (forward), activations and input are per sample.\n");
     return 0;
   }
+  if (!networks[0].file.is_null()) fmt::print("{}", text_of(networks[0].file));
   if (networks[0].entry.defaults.empty()) return 0;
   std::vector<std::string> settings;
   for (const auto& [name, value] : networks[0].entry.defaults) settings.push_back(fmt::format("{}={}", name, value));
@@ -110,7 +117,9 @@ void add_models_command(CLI::App& app, int& exit_code) {
   c->add_option("MODEL", flags->model, "only this one, or an ONNX file, with its settings");
   c->add_option("--set", flags->settings, "settings of the network, for example layers=6");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
-  c->footer("Example:\n  overtake models resnet-50 --set batch=32,image=160");
+  c->footer(
+      "Of an ONNX file: what goes in and comes out, what is trained and what is not, and its layers.\n"
+      "Examples:\n  overtake models resnet-50 --set batch=32,image=160\n  overtake models net.onnx");
   c->callback([flags, &exit_code] { exit_code = list_models(*flags); });
 }
 

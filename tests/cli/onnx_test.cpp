@@ -81,6 +81,40 @@ TEST_F(OnnxCommands, BenchAndModelsTakeTheFile) {
   EXPECT_EQ(models.json().at("models")[0].at("parameters"), 8 * 12 + 8 + 4 * 8 + 4);
 }
 
+TEST_F(OnnxCommands, ModelsSaysWhatIsInAFile) {
+  using nlohmann::json;
+  using write::node;
+  const std::vector<float> mask = {1, 0, 1, 1};
+  write_text(
+      file_,
+      write::model(
+          {.nodes = {node("BatchNormalization", {"x", "n.weight", "n.bias", "n.running_mean", "n.running_var"}, {"b"}),
+                     node("MatMul", {"b", "onnx::MatMul_7"}, {"m"}, {}, "/fc/MatMul"),
+                     node("Add", {"m", "fc.bias"}, {"h"}, {}, "/fc/Add"), node("Sigmoid", {"h"}, {"s"}),
+                     node("Mul", {"h", "s"}, {"g"}),
+                     node("Constant", {}, {"mask"}, {write::attribute("value", write::tensor<float>("", {4}, mask))}),
+                     node("Mul", {"g", "mask"}, {"y"})},
+           .initializers = {weight("n.weight", {12}), weight("n.bias", {12}), weight("n.running_mean", {12}),
+                            weight("n.running_var", {12}), weight("onnx::MatMul_7", {12, 4}), weight("fc.bias", {4})},
+           .inputs = {write::value("x", {"batch", 12})},
+           .outputs = {write::value("y", {"batch", 4})}}));
+  const json m = overtake("models " + file_ + " --json").json().at("models")[0];
+  EXPECT_EQ(m.at("inputs"), json::parse(R"([{"name": "x", "type": "float32", "shape": ["batch", 12]}])"));
+  EXPECT_EQ(m.at("outputs"), json::parse(R"([{"name": "y", "type": "float32", "shape": ["batch", 4]}])"));
+  EXPECT_EQ(m.at("trained").size(), 4u);
+  EXPECT_EQ(m.at("trained")[2], json::parse(R"({"name": "fc.weight", "shape": [4, 12]})"));
+  EXPECT_EQ(m.at("statistics").size(), 2u);
+  EXPECT_EQ(m.at("frozen").size(), 0u);
+  ASSERT_EQ(m.at("constants").size(), 1u);
+  EXPECT_EQ(m.at("constants")[0].at("shape"), json::parse("[4]"));
+  EXPECT_EQ(m.at("layers"), json::parse(R"({"batch_norm": 1, "linear": 1, "silu": 1})"));
+  EXPECT_EQ(m.at("put_together"), json::parse(R"({"silu": 1})"));
+  const std::string text = overtake("models " + file_).out;
+  for (const char* said :
+       {"x [batch, 12] float32", "4 tensors, 76 numbers: n.weight [12], n.bias [12]", "n.running_var [12]", "1 silu"})
+    EXPECT_NE(text.find(said), std::string::npos) << said << " is not in\n" << text;
+}
+
 // Over images, PyTorch's normalisation has weights of several dimensions, and its convolution over sequences three.
 TEST_F(OnnxCommands, WeightsGoBackInTheShapesTheyCameIn) {
   using write::attribute;

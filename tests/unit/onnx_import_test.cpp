@@ -354,8 +354,58 @@ TEST(OnnxImportErrors, AllUnsupportedNodesAtOnce) {
   parts.nodes = {node("Det", {"x"}, {"a"}, {}, "first"), node("GridSample", {"a"}, {"b"}, {}, "second"),
                  node("STFT", {"x"}, {"c"}, {}, "third"), node("Add", {"b", "c"}, {"y"})};
   const std::string error = import_error_of(parts);
-  EXPECT_TRUE(says(error, {"net.onnx", "2 node(s)", "Det 'first'", "STFT 'third'"}));
-  EXPECT_EQ(error.find("GridSample"), std::string::npos) << "it waits for what is missing already";
+  EXPECT_TRUE(says(error, {"net.onnx: 3 of its nodes", "Det 'first'", "GridSample (PyTorch: grid_sample) 'second'",
+                           "STFT (PyTorch: stft) 'third'"}));
+  EXPECT_EQ(error.find("Add"), std::string::npos) << "it only waits for what is missing";
+  // What can only be computed beforehand cannot follow data, but may follow a shape.
+  parts.nodes = {node("Det", {"x"}, {"a"}, {}, "first"),
+                 node("Relu", {"a"}, {"r"}),
+                 node("Cos", {"r"}, {"y"}, {}, "last"),
+                 node("Shape", {"a"}, {"s"}),
+                 node("Cast", {"s"}, {"f"}, {attribute("to", 1)}),
+                 node("Sin", {"f"}, {"g"}),
+                 node("Add", {"y", "g"}, {"z"})};
+  parts.outputs = {write::value("z", {"batch", 4})};
+  EXPECT_TRUE(
+      says(import_error_of(parts), {"2 of its nodes", "Det 'first'", "Cos 'last': of values that are not known"}));
+}
+
+// The dynamo exporter writes down what it called, in which module, and the shapes of all results.
+TEST(OnnxImportErrors, UnsupportedNodesInPyTorchsWords) {
+  const auto from = [](write::Message message, const char* module) {
+    const std::string scopes = std::string("['', '") + module + "', 'call']";
+    return message.message(9, write::Message().text(1, "pkg.torch.onnx.name_scopes").text(2, scopes))
+        .message(
+            9, write::Message()
+                   .text(1, "pkg.torch.onnx.fx_node")
+                   .text(2, "%e : [num_users=1] = call_function[target=torch.ops.aten.erfinv.default](args = (%x,))"));
+  };
+  write::ModelParts parts = linear_model();
+  parts.nodes = {from(node("ErfInv", {"x"}, {"a"}, {}, "n1"), "up.0"),
+                 from(node("ErfInv", {"a"}, {"b"}, {}, "n2"), "up.1"),
+                 node("Pow", {"b", "exponent"}, {"c"}, {}, "/down/Pow"),
+                 node("Gemm", {"c", "fc.weight", "fc.bias"}, {"y"}, {attribute("transB", 1)}, "fc")};
+  parts.initializers.push_back(write::tensor<float>("exponent", {}, {7}));
+  const std::string without = import_error_of(parts);
+  EXPECT_TRUE(
+      says(without, {"2 of its nodes", "ErfInv (PyTorch: aten.erfinv.default), 2 times, first 'n1' in module up.0"}));
+  EXPECT_EQ(without.find("Pow"), std::string::npos) << "nothing is known of its input";
+  parts.values = {write::value("b", {"batch", 6})};
+  const std::string with_shapes = import_error_of(parts);
+  EXPECT_TRUE(says(with_shapes, {"3 of its nodes", "2 times", "Pow '/down/Pow' in module down: an exponent"}));
+  parts.nodes[3] = node("Reshape", {"c", "to"}, {"y"});
+  parts.initializers.push_back(integers("to", {-1, 7}));
+  EXPECT_EQ(import_error_of(parts).find("does not fit"), std::string::npos) << "what follows may follow from it";
+}
+
+// How to export for any batch is said where that is what is missing.
+TEST(OnnxImportErrors, ABatchThatIsBakedIn) {
+  write::ModelParts parts = linear_model(2);
+  parts.nodes.push_back(node("Reshape", {"y", "to"}, {"z"}));
+  parts.initializers.push_back(integers("to", {4, 2}));
+  parts.outputs = {write::value("z", {4, 2})};
+  EXPECT_TRUE(
+      says(import_error_of(parts, with("batch=3")), {"dynamic_axes={\"x\": {0: \"batch\"}}", "dynamic_shapes"}));
 }
 
 TEST(OnnxImportErrors, ADimensionNobodyKnows) {

@@ -201,6 +201,7 @@ struct ModelParts {
   std::vector<Message> functions = {};
   std::vector<Message> opset_imports = {opset_import("", 18)};
   std::vector<Message> graph_metadata = {};
+  std::vector<Message> values = {};  // of results of nodes
 };
 
 inline Message graph(const ModelParts& parts) {
@@ -210,6 +211,7 @@ inline Message graph(const ModelParts& parts) {
       .messages(5, parts.initializers)
       .messages(11, parts.inputs)
       .messages(12, parts.outputs)
+      .messages(13, parts.values)
       .messages(16, parts.graph_metadata);
 }
 

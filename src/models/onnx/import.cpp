@@ -162,25 +162,33 @@ std::vector<Constant> Importer::computed(const Node& node, std::span<const Const
   try {
     return fold(node, inputs, file_.opset, budget_);
   } catch (const UserError& e) {
-    fail_user("{}: {}", file_.path, e.what());
+    fail_user("{}: {}{}", file_.path, e.what(), changes_batch() ? ", " + with_dynamic_batch() : "");
   }
+}
+
+std::string Importer::with_dynamic_batch() const {
+  const std::string name = file_.inputs.empty() ? "input" : printable(file_.inputs[0].name);
+  return fmt::format(
+      "with a dynamic batch: torch.onnx.export(..., dynamic_axes={{\"{}\": {{0: \"batch\"}}}}, dynamo=False), or "
+      "torch.onnx.export(..., dynamic_shapes=({{0: torch.export.Dim.DYNAMIC}},), dynamo=True)",
+      name);
 }
 
 void Importer::process(const Node& node) {
   std::vector<std::shared_ptr<const Constant>> known(node.inputs.size());
-  bool all_known = true, all_from_weights = true;
+  bool all_known = true, all_from_weights = true, is_broken = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i].empty()) continue;
     const Item& x = item(node.inputs[i]);
-    if (x.kind == Item::Kind::broken) {  // what came before is complained of already
-      for (const std::string& name : node.outputs) items_[name] = {};
-      return;
-    }
+    is_broken = is_broken || x.kind == Item::Kind::broken;
     const bool is_weight = x.kind == Item::Kind::weight;
     all_known = all_known && (x.kind == Item::Kind::known || (is_weight && !is_trained(x, node, i)));
     all_from_weights = all_from_weights && (x.kind == Item::Kind::known || is_weight || x.producer != nullptr);
   }
-  if (node.domain.empty() && all_known && is_foldable(node)) {
+  const Lower lower = node.domain.empty() ? lowering_of(node.op) : nullptr;
+  const bool can_fold = node.domain.empty() && is_foldable(node);
+  if (is_broken) return pass_over(node, lower != nullptr, can_fold);
+  if (all_known && can_fold) {
     std::vector<const Constant*> inputs;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i].empty()) known[i] = known_of(item(node.inputs[i]));
@@ -197,15 +205,15 @@ void Importer::process(const Node& node) {
       assumed_positions_.insert(node.outputs.begin(), node.outputs.end());
     return;
   }
-  const Lower lower = node.domain.empty() ? lowering_of(node.op) : nullptr;
+  if (lower == nullptr) return refuse_op(node, can_fold);
   try {
-    if (lower == nullptr)
-      throw Unsupported(is_foldable(node) && node.domain.empty() ? "of values that are not known before the run" : "");
     Call call(*this, node);
     lower(call);
   } catch (const Unsupported& e) {
-    const std::string reason = e.what();
-    unsupported_.push_back(node.label() + (reason.empty() ? "" : ": " + reason));
+    return refuse(node, e.what());
+  } catch (const UserError&) {
+    // Behind a node that cannot be trained, it may come from what stands in for that.
+    if (unsupported_.empty()) throw;
     for (const std::string& name : node.outputs) items_[name] = {};
     return;
   }
@@ -292,8 +300,8 @@ std::vector<const Tensor*> Importer::roots(const Item& x) const {
 void Importer::add_loss(Value output) {
   const Shape s = model_.shape(output);
   if (s[0] != batch_)
-    fail_user("{}: output '{}' is {}, but the batch is {}; export the model with a dynamic batch dimension", file_.path,
-              printable(output_), to_string(s), batch_);
+    fail_user("{}: output '{}' is {}, but the batch is {}; export the model {}", file_.path, printable(output_),
+              to_string(s), batch_, with_dynamic_batch());
   if (options_.loss == "mse") {
     model_.mean_squared_error(output);
   } else if (options_.loss != "cross-entropy") {
@@ -308,14 +316,6 @@ void Importer::add_loss(Value output) {
     classes_last.erase(classes_last.begin() + s.rank - 1, classes_last.end() - 1);
     model_.cross_entropy(s.rank > 3 ? model_.transpose(output, classes_last) : output);
   }
-}
-
-void Importer::fail_unsupported() const {
-  constexpr std::size_t kMost = 30;
-  const std::size_t shown = std::min(unsupported_.size(), kMost);
-  fail_user("{}: {} node(s) cannot be trained: {}{}; replace these ops, or export a part of the model without them",
-            file_.path, unsupported_.size(), fmt::join(std::span(unsupported_).first(shown), "; "),
-            shown < unsupported_.size() ? fmt::format("; and {} more", unsupported_.size() - shown) : "");
 }
 
 Network Importer::run() {

@@ -33,6 +33,7 @@ struct Item {
   std::string alias = {};                           // weight: another name it goes by
   Value value = {};                // runtime; of nan_test what is tested; of the others once it is made
   const Node* producer = nullptr;  // runtime: where it could be computed now, from weights alone
+  bool depends_on_data = false;    // broken
 };
 
 // A file exported for one batch has that number inside shapes. Where it stands for the batch is found by importing the
@@ -62,6 +63,8 @@ class Importer {
   void find_batch(const Node& node, const std::vector<std::int64_t>& from, std::vector<std::int64_t> to);
   // The shape of a value that was found so, at the batch of this run.
   std::optional<std::vector<std::int64_t>> rebatched(const std::string& name) const;
+  // How to export a model for any batch, for errors: "with ...".
+  std::string with_dynamic_batch() const;
   bool changes_batch() const { return exported_batch_ > 0 && exported_batch_ != batch_; }
 
   Item& item(const std::string& name);
@@ -120,6 +123,11 @@ class Importer {
   NamedTensor without_repeats(NamedTensor tensor) const;
   const NamedTensor& transposed_of(const Tensor& tensor, const NamedTensor& stored);
   void add_loss(Value output);
+  void refuse(const Node& node, std::string reason);
+  void refuse_op(const Node& node, bool can_fold);  // which nothing here computes in a run
+  // A node behind one that was refused.
+  void pass_over(const Node& node, bool can_lower, bool can_fold);
+  void stand_in(const std::string& name);
   [[noreturn]] void fail_unsupported() const;
 
   const File& file_;
@@ -146,8 +154,16 @@ class Importer {
   std::unordered_map<std::string, std::int64_t> layers_of_scope_;
   std::set<std::string> needed_;
   std::string output_;
-  std::vector<std::string> unsupported_;
-  bool has_origins_ = false;  // made by the exporter that records them
+  // A kind of node that cannot be trained.
+  struct Refusal {
+    std::string op, reason, torch_name;
+    std::string first;  // for people
+    std::size_t nodes = 0;
+  };
+  std::vector<Refusal> unsupported_;
+  std::map<std::pair<std::string, std::string>, std::size_t> kinds_;  // of them, by op and reason
+  std::unordered_map<std::string, const ValueInfo*> described_;       // values in between, by name
+  bool has_origins_ = false;                                          // made by the exporter that records them
   std::unordered_map<std::string, int> uses_;
   std::set<std::string> called_;  // parameters that recorded calls name
 };

@@ -58,8 +58,8 @@ void reshape(Call& c) {
   Dims shape = c.importer.rebatched(c.node.outputs.at(0)).value_or(to);
   if (const auto open = std::ranges::find(shape, -1); open != shape.end() && rest > 0) *open = product(from) / rest;
   if (product(shape) != product(from) || product(shape) < 0)
-    fail_user("{}: {}: [{}] does not fit into the shape [{}]; export with a dynamic batch dimension",
-              c.importer.file().path, c.node.label(), fmt::join(from, ", "), fmt::join(to, ", "));
+    fail_user("{}: {}: [{}] does not fit into the shape [{}]; export the model {}", c.importer.file().path,
+              c.node.label(), fmt::join(from, ", "), fmt::join(to, ", "), c.importer.with_dynamic_batch());
   if (shape == from) return c.pass(0);
   c.give(c.reshaped(c.value(0), shape));
 }

@@ -65,6 +65,9 @@ void parse_graph(WireReader message, Source& source, File& file) {
       case 12:
         file.outputs.push_back(parse_value_info(field.message()));
         break;
+      case 13:
+        file.values.push_back(parse_inner_value_info(field.message()));
+        break;
       case 15:
         fail_user("{}: it has sparse initializers, which Overtake does not read; export dense weights", source.path);
       case 16:

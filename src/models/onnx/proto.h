@@ -102,6 +102,7 @@ struct File {
   std::vector<Tensor> initializers = {};
   std::vector<ValueInfo> inputs = {};  // without those that are initializers
   std::vector<ValueInfo> outputs = {};
+  std::vector<ValueInfo> values = {};                 // what it says of others
   std::optional<Signature> signature = std::nullopt;  // where PyTorch's dynamo exporter made the file
 };
 

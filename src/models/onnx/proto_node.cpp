@@ -204,9 +204,11 @@ Node parse_node(WireReader message, Source& source) {
   return node;
 }
 
-ValueInfo parse_value_info(WireReader message) {
+namespace {
+
+// `foreign` becomes its kind where it is no tensor.
+ValueInfo parse_any_value_info(WireReader& message, std::string_view& foreign) {
   ValueInfo value;
-  std::string_view foreign;
   for (WireReader& field = message; field.next();) {
     if (field.field() == 1) value.name = field.name();
     if (field.field() != 2) continue;
@@ -218,6 +220,19 @@ ValueInfo parse_value_info(WireReader message) {
       }
     }
   }
+  return value;
+}
+
+}  // namespace
+
+ValueInfo parse_inner_value_info(WireReader message) {
+  std::string_view foreign;
+  return parse_any_value_info(message, foreign);
+}
+
+ValueInfo parse_value_info(WireReader message) {
+  std::string_view foreign;
+  ValueInfo value = parse_any_value_info(message, foreign);
   if (value.name.empty()) message.fail("an input or output has no name");
   if (!foreign.empty()) {
     fail_user(

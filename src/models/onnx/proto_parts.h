@@ -34,6 +34,8 @@ Node parse_node(WireReader message, Source& source);
 
 // A tensor with the shape as far as it is known; a user error for values of another kind.
 ValueInfo parse_value_info(WireReader message);
+// The same of a value in between, which may be of any kind.
+ValueInfo parse_inner_value_info(WireReader message);
 
 // One entry of a node's, a graph's or a model's metadata: views of the file.
 struct MetadataEntry {
