@@ -4,8 +4,8 @@
     export(model, torch.randn(2, 3, 64, 64), "net.onnx")    # then: overtake train net.onnx --data npy:x.npy,y.npy
 
 ONNX was made for inference: it has no word for what is trained. This writes beside the network, under the key
-`overtake.training`, which tensors PyTorch trains (parameters that require a gradient and get one), which it does not
-(buffers and frozen parameters), and which are one tensor under several names. detach(), .data and torch.no_grad()
+`overtake.training`, which tensors PyTorch trains (parameters that require a gradient and get one), which other tensors are
+in the state_dict (buffers and frozen parameters), and which are one tensor under several names. detach(), .data and torch.no_grad()
 become nodes where gradients stop, and embeddings keep their `padding_idx`. What cannot be told so is an error here:
 custom autograd functions, hooks that change gradients, a batch size that the network computes with.
 """
@@ -103,13 +103,13 @@ def _training_facts(model, args, kwargs):
             raise ValueError(f"{name} has a backward hook, which an ONNX file cannot hold; remove it")
     facts = {"version": VERSION, "trained": [], "untrained": [], "same": {}}
     first_name = {}
-    for is_parameter, tensors in ((True, model.named_parameters(remove_duplicate=False)),
-                                  (False, model.named_buffers(remove_duplicate=False))):  # fmt: skip
-        for name, tensor in tensors:
-            if first_name.setdefault(id(tensor), name) != name:
-                facts["same"][name] = first_name[id(tensor)]
-            elif tensor.is_floating_point():
-                facts["trained" if is_parameter and id(tensor) in reached else "untrained"].append(name)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not _is_real(tensor):
+            continue
+        if first_name.setdefault(id(tensor), name) != name:
+            facts["same"][name] = first_name[id(tensor)]
+        else:
+            facts["trained" if id(tensor) in reached else "untrained"].append(name)
     return facts
 
 

@@ -139,6 +139,8 @@ class Model {
   // Numbers that are part of the model and never change.
   Value constant(const Shape& shape, std::span<const float> values, const std::string& name);
   Value constant(const Shape& shape, std::span<const std::int32_t> values, const std::string& name);
+  // x itself, of which no layer learns: PyTorch's detach().
+  Value stop_gradient(Value x, const std::string& name = "");
   Value dropout(Value x, double p, const std::string& name = "");
   Value lstm(Value x, std::int64_t hidden, const std::string& name = "");
   Value gru(Value x, std::int64_t hidden, const std::string& name = "");

@@ -76,6 +76,7 @@ enum class Op : std::uint8_t {
   attention,
   embedding,
   dropout,
+  stop_gradient,  // the same values, which nothing is learned through
   lstm,
   gru,
   cross_entropy,

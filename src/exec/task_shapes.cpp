@@ -65,6 +65,7 @@ kernels::Activation activation_from_name(std::string_view name) {
                                                                 {"mish", Activation::mish},
                                                                 {"leaky_relu", Activation::leaky_relu},
                                                                 {"elu", Activation::elu},
+                                                                {"maximum", Activation::maximum},
                                                                 {"clip", Activation::clip}};
   for (const auto& [known, value] : kNames)
     if (known == name) return value;
@@ -74,7 +75,8 @@ kernels::Activation activation_from_name(std::string_view name) {
 kernels::ActivationFunction activation_function(const Attrs& attrs) {
   using kernels::Activation;
   const Activation kind = activation_from_name(attrs.text("function"));
-  if (kind == Activation::leaky_relu || kind == Activation::elu) return {kind, static_cast<float>(attrs.real("alpha"))};
+  if (kind == Activation::leaky_relu || kind == Activation::elu || kind == Activation::maximum)
+    return {kind, static_cast<float>(attrs.real("alpha"))};
   if (kind != Activation::clip) return {kind};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return {kind, static_cast<float>(attrs.real("min", -kInfinity)), static_cast<float>(attrs.real("max", kInfinity))};
@@ -240,6 +242,8 @@ kernels::GroupNormShape group_norm_shape(const TaskView& v) {
 std::int64_t members_of_moments(const TaskView& v) {
   return v.read(kMoments).shape[0] / (2 * v.read(0).shape[1] * std::int64_t{sizeof(double)});
 }
+
+std::int32_t padding_row(const TaskView& v) { return static_cast<std::int32_t>(v.attrs().integer("padding", -1)); }
 
 kernels::CrossEntropy cross_entropy_of(const TaskView& v) {
   const std::int64_t width = v.read(0).shape.back();

@@ -83,6 +83,8 @@ kernels::GroupNormShape group_norm_shape(const TaskView& v);
 inline constexpr std::size_t kMoments = 6;
 std::int64_t members_of_moments(const TaskView& v);
 kernels::CrossEntropy cross_entropy_of(const TaskView& v);
+// The row of an embedding's table that gathering does not train; -1: none.
+std::int32_t padding_row(const TaskView& v);
 
 // With so many images of the batch.
 kernels::ConvShape conv_shape(const Graph& graph, const Task& task, std::int64_t images);

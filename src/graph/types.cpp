@@ -18,11 +18,12 @@ constexpr std::array<std::string_view, 11> kRoles = {"input",           "weight"
                                                      "weight_copy",     "constant", "activation", "gradient",
                                                      "weight_gradient", "scratch",  "output"};
 constexpr std::array<std::string_view, kOpCount> kOps = {
-    "linear",    "matmul",   "conv2d",   "batch_norm",    "batch_moments", "layer_norm", "group_norm", "activation",
-    "add",       "mul",      "chain",    "concat",        "slice",         "reshape",    "transpose",  "expand",
-    "reduce",    "max_pool", "avg_pool", "global_pool",   "adaptive_pool", "softmax",    "attention",  "embedding",
-    "dropout",   "lstm",     "gru",      "cross_entropy", "mse",           "sum",        "reorder",    "squared_norm",
-    "clip_norm", "sgd",      "adamw",    "transfer",      "block"};
+    "linear",        "matmul",    "conv2d",    "batch_norm", "batch_moments", "layer_norm",  "group_norm",
+    "activation",    "add",       "mul",       "chain",      "concat",        "slice",       "reshape",
+    "transpose",     "expand",    "reduce",    "max_pool",   "avg_pool",      "global_pool", "adaptive_pool",
+    "softmax",       "attention", "embedding", "dropout",    "stop_gradient", "lstm",        "gru",
+    "cross_entropy", "mse",       "sum",       "reorder",    "squared_norm",  "clip_norm",   "sgd",
+    "adamw",         "transfer",  "block"};
 
 template <class E, std::size_t N>
 E from_name(const std::array<std::string_view, N>& names, std::string_view name, const char* what) {

@@ -46,6 +46,7 @@ ImageLayout channels_last_where_possible(const Graph& g, const Task& task) {
     case Op::slice:
     case Op::softmax:
     case Op::dropout:
+    case Op::stop_gradient:
     case Op::sum:
       return ImageLayout::follow;
     default:

@@ -230,6 +230,8 @@ Value Model::clip(Value x, double low, double high, const std::string& name) {
   return layer(Op::activation, {x}, {{"function", std::string("clip")}, {"min", low}, {"max", high}}, name);
 }
 
+Value Model::stop_gradient(Value x, const std::string& name) { return layer(Op::stop_gradient, {x}, {}, name); }
+
 Value Model::global_pool(Value x, const std::string& name) { return layer(Op::global_pool, {x}, {}, name); }
 Value Model::softmax(Value x, std::int64_t axis, const std::string& name) {
   return layer(Op::softmax, {x}, {{"axis", axis}}, name);

@@ -2,9 +2,10 @@
 // forward:    reads x            writes y
 // input_grad: reads x?, y?, dy   writes dx      (of x and y the one that the function's derivative needs)
 // attributes: function: relu, gelu, gelu_tanh, silu, sigmoid, tanh, hard_swish, hard_sigmoid, exp, log, sqrt,
-//                       reciprocal, erf, abs, softplus, mish, leaky_relu, elu, clip
-//             alpha: leaky_relu: the slope below 0; elu: what it falls to, times -1
-//             min, max: clip: the bounds; an absent one is none. At a bound the derivative is 1, as in PyTorch
+//                       reciprocal, erf, abs, softplus, mish, leaky_relu, elu, maximum, clip
+//             alpha: leaky_relu: the slope below 0; elu: what it falls to, times -1; maximum: what x is compared with;
+//             where both are equal the derivative is 1/2, as of torch.maximum
+//             min, max: clip: the bounds; an absent one is none. At a bound the derivative is 0, as of torch.clamp
 
 #include <fmt/ranges.h>
 
@@ -19,12 +20,12 @@ namespace overtake {
 namespace {
 
 constexpr std::string_view kFunctions[] = {
-    "relu", "gelu",       "gelu_tanh", "silu", "sigmoid",  "tanh", "hard_swish", "hard_sigmoid", "exp", "log",
-    "sqrt", "reciprocal", "erf",       "abs",  "softplus", "mish", "leaky_relu", "elu",          "clip"};
+    "relu", "gelu",       "gelu_tanh", "silu", "sigmoid",  "tanh", "hard_swish", "hard_sigmoid", "exp",     "log",
+    "sqrt", "reciprocal", "erf",       "abs",  "softplus", "mish", "leaky_relu", "elu",          "maximum", "clip"};
 
 void check_parameters(const std::string& function, const Attrs& attrs) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (function == "leaky_relu" || function == "elu") {
+  if (function == "leaky_relu" || function == "elu" || function == "maximum") {
     if (!attrs.has("alpha")) fail_shape("{} needs the attribute alpha", function);
     if (!std::isfinite(attrs.real("alpha"))) fail_shape("{} with alpha {}", function, attrs.real("alpha"));
   } else if (function == "clip") {

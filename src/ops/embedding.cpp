@@ -1,6 +1,6 @@
 // y[..., D] = table[tokens[...], D]
 // forward: reads tokens (int32), table   writes y;   weight_grad: reads tokens, dy   writes dtable
-// attributes: vocabulary, width
+// attributes: vocabulary, width, padding (optional: a row that gathering does not train)
 
 #include "ops/rules.h"
 
@@ -12,6 +12,8 @@ OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   const std::int64_t vocabulary = attrs.integer("vocabulary"), width = attrs.integer("width");
   if (tokens.dtype != DType::i32 || vocabulary < 1 || width < 1 || tokens.shape.rank >= Shape::kMaxRank)
     fail_shape("token ids must be int32, vocabulary ({}) and width ({}) positive", vocabulary, width);
+  if (attrs.has("padding") && (attrs.integer("padding") < 0 || attrs.integer("padding") >= vocabulary))
+    fail_shape("row {} as padding in a table of {} rows", attrs.integer("padding"), vocabulary);
   Shape y = tokens.shape;
   y.dims[y.rank++] = width;
   return {.parameters = {{"weight", {vocabulary, width}, Role::weight, {Init::Kind::normal, 1.0}}},

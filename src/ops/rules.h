@@ -19,6 +19,7 @@ OpTraits chain_traits();
 OpTraits concat_traits();
 OpTraits slice_traits();
 OpTraits reshape_traits();
+OpTraits stop_gradient_traits();
 OpTraits transpose_traits();
 OpTraits expand_traits();
 OpTraits reduce_traits();

@@ -11,16 +11,16 @@ namespace overtake {
 const OpTraits& traits(Op op) {
   static const std::array<OpTraits, kOpCount> table = [] {
     std::array<OpTraits, kOpCount> all{};
-    for (const OpTraits& t : {linear_traits(),        matmul_traits(),     conv2d_traits(),     batch_norm_traits(),
-                              batch_moments_traits(), layer_norm_traits(), group_norm_traits(), activation_traits(),
-                              add_traits(),           mul_traits(),        chain_traits(),      concat_traits(),
-                              slice_traits(),         reshape_traits(),    transpose_traits(),  expand_traits(),
-                              reduce_traits(),        max_pool_traits(),   avg_pool_traits(),   global_pool_traits(),
-                              adaptive_pool_traits(), softmax_traits(),    attention_traits(),  embedding_traits(),
-                              dropout_traits(),       lstm_traits(),       gru_traits(),        cross_entropy_traits(),
-                              mse_traits(),           sum_traits(),        reorder_traits(),    squared_norm_traits(),
-                              clip_norm_traits(),     sgd_traits(),        adamw_traits(),      transfer_traits(),
-                              block_traits()})
+    for (const OpTraits& t : {linear_traits(),        matmul_traits(),        conv2d_traits(),     batch_norm_traits(),
+                              batch_moments_traits(), layer_norm_traits(),    group_norm_traits(), activation_traits(),
+                              add_traits(),           mul_traits(),           chain_traits(),      concat_traits(),
+                              slice_traits(),         reshape_traits(),       transpose_traits(),  expand_traits(),
+                              reduce_traits(),        max_pool_traits(),      avg_pool_traits(),   global_pool_traits(),
+                              adaptive_pool_traits(), softmax_traits(),       attention_traits(),  embedding_traits(),
+                              dropout_traits(),       stop_gradient_traits(), lstm_traits(),       gru_traits(),
+                              cross_entropy_traits(), mse_traits(),           sum_traits(),        reorder_traits(),
+                              squared_norm_traits(),  clip_norm_traits(),     sgd_traits(),        adamw_traits(),
+                              transfer_traits(),      block_traits()})
       all[static_cast<std::size_t>(t.op)] = t;
     return all;
   }();

@@ -8,7 +8,7 @@
 namespace overtake {
 namespace {
 
-// Which buffers lie on a way from a weight to a loss.
+// Which buffers lie on a way from a weight to a loss that gradients can go back.
 std::vector<char> buffers_with_gradient(const Graph& g) {
   std::vector<char> from_weight(g.buffers.size(), 0), to_loss(g.buffers.size(), 0);
   for (const Parameter& p : g.parameters)
@@ -16,13 +16,14 @@ std::vector<char> buffers_with_gradient(const Graph& g) {
   const auto any = [](std::span<const BufferId> ids, const std::vector<char>& flag) {
     return std::ranges::any_of(ids, [&](BufferId b) { return b != kNone && flag[b]; });
   };
+  const auto lets_through = [&](TaskId t) { return traits(g.tasks[t].op).gradient != nullptr; };
   for (TaskId t = 0; t < g.tasks.size(); ++t)
-    if (any(g.reads(t), from_weight))
+    if (lets_through(t) && any(g.reads(t), from_weight))
       for (const BufferId b : g.writes(t))
         if (b != kNone) from_weight[b] = 1;
   for (const BufferId b : g.losses) to_loss[b] = 1;
   for (TaskId t = static_cast<TaskId>(g.tasks.size()); t-- > 0;)
-    if (any(g.writes(t), to_loss))
+    if (lets_through(t) && any(g.writes(t), to_loss))
       for (const BufferId b : g.reads(t))
         if (b != kNone) to_loss[b] = 1;
   for (BufferId b = 0; b < g.buffers.size(); ++b) from_weight[b] = from_weight[b] && to_loss[b];

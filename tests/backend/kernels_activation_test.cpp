@@ -38,6 +38,7 @@ constexpr Case kCases[] = {{{Activation::relu}},
                            {{Activation::leaky_relu, -1.5f}},
                            {{Activation::elu, 1.0f}},
                            {{Activation::elu, 0.7f}, -40.0f, 2.0f},
+                           {{Activation::maximum, -0.5f}},
                            {{Activation::clip, -0.5f, 1.25f}},
                            {{Activation::clip, -std::numeric_limits<float>::infinity(), 2.0f}}};
 
@@ -80,6 +81,8 @@ double reference(const ActivationFunction& function, double x) {
       return x > 0 ? x : a * x;
     case Activation::elu:
       return x > 0 ? x : a * std::expm1(x);
+    case Activation::maximum:
+      return std::max(x, a);
     case Activation::clip:
       return std::clamp(x, a, b);
   }
@@ -204,13 +207,19 @@ float slope_of(const ActivationFunction& function, float x) {
   return dx;
 }
 
-// What PyTorch does where a function has no derivative.
+// What PyTorch does where a function has no derivative: clamp, relu6, hardtanh, maximum, hardswish, hardsigmoid, ...
 TEST(ActivationKernel, SlopesAtKinks) {
   const ActivationFunction clip{Activation::clip, -1.0f, 2.0f};
-  EXPECT_EQ(slope_of(clip, -1.0f), 1.0f);
-  EXPECT_EQ(slope_of(clip, 2.0f), 1.0f);
-  EXPECT_EQ(slope_of(clip, std::nextafter(2.0f, 3.0f)), 0.0f);
-  EXPECT_EQ(slope_of(clip, std::nextafter(-1.0f, -3.0f)), 0.0f);
+  EXPECT_EQ(slope_of(clip, -1.0f), 0.0f);
+  EXPECT_EQ(slope_of(clip, 2.0f), 0.0f);
+  EXPECT_EQ(slope_of(clip, std::nextafter(2.0f, 1.0f)), 1.0f);
+  EXPECT_EQ(slope_of(clip, std::nextafter(-1.0f, 1.0f)), 1.0f);
+  EXPECT_EQ(slope_of({Activation::maximum, 2.0f}, 2.0f), 0.5f);
+  EXPECT_EQ(slope_of({Activation::maximum, 0.0f}, -0.0f), 0.5f);
+  EXPECT_EQ(slope_of({Activation::hard_swish}, -3.0f), 0.0f);
+  EXPECT_EQ(slope_of({Activation::hard_swish}, 3.0f), 1.0f);
+  EXPECT_EQ(slope_of({Activation::hard_sigmoid}, -3.0f), 0.0f);
+  EXPECT_EQ(slope_of({Activation::hard_sigmoid}, 3.0f), 0.0f);
   EXPECT_EQ(slope_of({Activation::abs}, 0.0f), 0.0f);
   EXPECT_EQ(slope_of({Activation::leaky_relu, 0.25f}, 0.0f), 0.25f);
   EXPECT_EQ(slope_of({Activation::elu, 0.5f}, 0.0f), 0.5f);

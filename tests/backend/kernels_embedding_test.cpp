@@ -60,16 +60,18 @@ TEST(EmbeddingKernel, ReportsTheFirstBadToken) {
   EXPECT_EQ(embedding_forward(tokens.data(), table.data(), y.data(), 3, 2, 0, 2), -1);
 
   std::vector<std::int32_t> offsets(4), positions(5, -7);
-  embedding_index(tokens.data(), 5, 3, offsets.data(), positions.data());
+  embedding_index(tokens.data(), 5, 3, -1, offsets.data(), positions.data());
   EXPECT_EQ(offsets, (std::vector<std::int32_t>{0, 1, 2, 3}));
   EXPECT_EQ(positions, (std::vector<std::int32_t>{0, 4, 1, -7, -7}));
+  embedding_index(tokens.data(), 5, 3, /*padding=*/2, offsets.data(), positions.data());
+  EXPECT_EQ(offsets, (std::vector<std::int32_t>{0, 1, 2, 2}));
 }
 
 TEST(EmbeddingKernel, IndexListsPositionsInOrder) {
   for (const Shape& s : kShapes) {
     const auto tokens = random_tokens(s);
     std::vector<std::int32_t> offsets(index(s.vocabulary + 1)), positions(index(s.n));
-    embedding_index(tokens.data(), s.n, s.vocabulary, offsets.data(), positions.data());
+    embedding_index(tokens.data(), s.n, s.vocabulary, -1, offsets.data(), positions.data());
     std::vector<std::int32_t> want;
     for (std::int32_t v = 0; v < s.vocabulary; ++v) {
       EXPECT_EQ(offsets[index(v)], static_cast<std::int32_t>(want.size()));
@@ -83,12 +85,12 @@ TEST(EmbeddingKernel, IndexListsPositionsInOrder) {
 }
 
 template <class T>
-void check_backward() {
+void check_backward(std::int32_t padding = -1) {
   for (const Shape& s : kShapes) {
     const auto tokens = random_tokens(s);
     const auto dy = random_tensor<T>(s.n * s.width, 5);
     std::vector<std::int32_t> offsets(index(s.vocabulary + 1)), positions(index(s.n));
-    embedding_index(tokens.data(), s.n, s.vocabulary, offsets.data(), positions.data());
+    embedding_index(tokens.data(), s.n, s.vocabulary, padding, offsets.data(), positions.data());
     const auto dtable = run_whole_and_split<float>(
         s.vocabulary * s.width, embedding_backward_units(s.vocabulary, s.width),
         [&](float* out, std::int64_t begin, std::int64_t end) {
@@ -97,6 +99,7 @@ void check_backward() {
     std::vector<double> want(dtable.size(), 0.0);
     std::vector<float> in_order(dtable.size(), 0.0f);  // the promised order of the sum, to the last bit
     for (std::int64_t i = 0; i < s.n; ++i) {
+      if (tokens[index(i)] == padding) continue;
       for (std::int64_t c = 0; c < s.width; ++c) {
         const std::size_t to = index(tokens[index(i)] * s.width + c);
         want[to] += static_cast<double>(to_float(dy[index(i * s.width + c)]));
@@ -110,6 +113,7 @@ void check_backward() {
 
 TEST(EmbeddingKernel, BackwardFloat) { check_backward<float>(); }
 TEST(EmbeddingKernel, BackwardBf16) { check_backward<bf16>(); }
+TEST(EmbeddingKernel, PaddingHasNoGradient) { check_backward<float>(1); }
 
 }  // namespace
 }  // namespace overtake::kernels

@@ -27,6 +27,7 @@ const std::vector<Function> kFunctions = {
     {with_alpha("leaky_relu", 0.3), [](double x) { return x > 0 ? x : 0.3 * x; }},
     {with_alpha("elu", 1.0), [](double x) { return x > 0 ? x : std::expm1(x); }},
     {with_alpha("elu", 0.4), [](double x) { return x > 0 ? x : 0.4 * std::expm1(x); }},
+    {with_alpha("maximum", 0.25), [](double x) { return std::max(x, 0.25); }},
     {{{"function", std::string("clip")}, {"min", -0.7}, {"max", 1.3}},
      [](double x) { return std::min(std::max(x, -0.7), 1.3); }},
     {{{"function", std::string("clip")}, {"max", 1.3}}, [](double x) { return std::min(x, 1.3); }},
@@ -49,6 +50,26 @@ OpCase function_case(const Function& f, const Dims& x) {
           .predict = [=](const Values& v) { return applied(f, v.at("x")); },
           .fill = {{"x", [=](std::size_t i) { return spread(f, i); }}},
           .tolerance = 3e-5};  // x itself is rounded where a shift is taken off it
+}
+
+// y = w x stop(w): as a function of w, the second one is a constant, what w was at first.
+TEST(OpStopGradient, NothingGoesBack) {
+  const auto first = [](std::size_t i) { return 0.5 + 0.125 * static_cast<double>(i % 5); };
+  for (const Dims& dims : {Dims{3, 41}, Dims{2, 3, 5, 7}}) {
+    check_op({.batch = dims[0],
+              .build =
+                  [=](OpBuilder& b) {
+                    const Value w = b.m.parameter(dims, {}, "w");
+                    return b.m.mul(w, b.m.stop_gradient(b.m.activation(w, "tanh"), "stop"));
+                  },
+              .predict =
+                  [=](const Values& v) {
+                    Tensor y = v.at("w");
+                    for (std::size_t i = 0; i < y.v.size(); ++i) y.v[i] *= std::tanh(first(i));
+                    return y;
+                  },
+              .fill = {{"w", first}}});
+  }
 }
 
 TEST(OpFunction, ValuesAndGradients) {

@@ -187,6 +187,24 @@ TEST(OpEmbedding, RepeatedAndUnusedRows) {
   check_op(embedding_case(7, 100, 3, 33));
 }
 
+// As a function of the table, the padding row is a constant: it stays what it was at first.
+TEST(OpEmbedding, APaddingRowIsNotTrained) {
+  const auto first = [](std::size_t i) { return 0.25 * static_cast<double>(i % 7) - 0.5; };
+  OpCase c = embedding_case(3, 7, 5, 4);
+  c.build = [](OpBuilder& b) {
+    const Value table = b.m.parameter({5, 4}, {}, "table.weight");
+    const Attrs attrs{{"vocabulary", std::int64_t{5}}, {"width", std::int64_t{4}}, {"padding", std::int64_t{2}}};
+    return b.m.layer(Op::embedding, {b.m.tokens({7})}, attrs, "table", {{.shared = table}});
+  };
+  c.fill = {{"table.weight", first}};
+  c.predict = [=](const Values& v) {
+    Tensor table = v.at("table.weight");
+    for (std::size_t i = 8; i < 12; ++i) table.v[i] = first(i);
+    return embedding(v.at("tokens"), table);
+  };
+  check_op(c);
+}
+
 TEST(OpEmbedding, Bf16) { check_op_bf16(embedding_case(3, 7, 5, 16)); }
 
 // One weight as an embedding and as the output layer: two gradients of one tensor.

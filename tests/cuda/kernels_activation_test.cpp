@@ -10,7 +10,7 @@ using kernels::Activation;
 
 const std::vector<std::int64_t> kCounts = {1, 7, 1023, 4096, 8192, 100003};
 
-// Every activation, the last three with parameters.
+// Every activation, the last four with parameters.
 std::vector<kernels::ActivationFunction> all_functions() {
   std::vector<kernels::ActivationFunction> functions;
   for (int kind = 0; kind <= static_cast<int>(Activation::clip); ++kind) {
@@ -59,6 +59,32 @@ TYPED_TEST(CudaActivation, IsTheCpus) {
       expect_same_bytes(out.download(), again.download(), what + " forward in place");
       expect_same_bytes(grad.download(), grad_again.download(), what + " backward in place");
     }
+  }
+}
+
+// Where functions have no derivative.
+TYPED_TEST(CudaActivation, SlopesAtKinksAreTheCpus) {
+  OVERTAKE_NEEDS_GPU();
+  using T = TypeParam;
+  std::vector<T> x;
+  for (const float kink : {-3.0f, -0.5f, 0.0f, 0.25f, 1.0f, 3.0f}) x.push_back(from_float<T>(kink));
+  const auto count = static_cast<std::int64_t>(x.size());
+  const std::vector<T> dy(x.size(), from_float<T>(1.0f));
+  for (const kernels::ActivationFunction& f : {kernels::ActivationFunction{Activation::clip, -0.5f, 1.0f},
+                                               {Activation::maximum, 0.25f},
+                                               {Activation::relu},
+                                               {Activation::abs},
+                                               {Activation::hard_swish},
+                                               {Activation::hard_sigmoid},
+                                               {Activation::leaky_relu, 0.25f}}) {
+    std::vector<T> y(x.size()), dx(x.size());
+    kernels::activation_forward(f, x.data(), y.data(), count, 0, 1);
+    kernels::activation_backward(f, x.data(), y.data(), dy.data(), dx.data(), count, 0, 1);
+    DeviceArray<T> gpu_x(x), gpu_y(y), gpu_dy(dy), grad(x.size());
+    const bool from_input = kernels::backward_needs_input(f.kind);
+    cuda::activation_backward(nullptr, f, from_input ? gpu_x.data() : nullptr, from_input ? nullptr : gpu_y.data(),
+                              gpu_dy.data(), grad.data(), count);
+    expect_close(grad.download(), dx, kBound<T>, "kind " + std::to_string(static_cast<int>(f.kind)));
   }
 }
 

@@ -57,12 +57,12 @@ TEST(CudaEmbedding, ForwardHasTheCpusBits) {
 }
 
 template <class T>
-void check_backward(const Case& c, bool with_bad) {
+void check_backward(const Case& c, bool with_bad, std::int32_t padding = -1) {
   const std::string what = std::to_string(c.n) + " of " + std::to_string(c.vocabulary);
   const std::vector<std::int32_t> tokens = tokens_of(c, with_bad);
   const std::vector<T> dy = random_values<T>(c.n * c.width, 2, 0.1f);
   std::vector<std::int32_t> offsets(size(c.vocabulary + 1)), positions(size(c.n));
-  kernels::embedding_index(tokens.data(), c.n, c.vocabulary, offsets.data(), positions.data());
+  kernels::embedding_index(tokens.data(), c.n, c.vocabulary, padding, offsets.data(), positions.data());
   std::vector<float> dtable(size(c.vocabulary * c.width));
   kernels::embedding_backward(offsets.data(), positions.data(), dy.data(), dtable.data(), c.vocabulary, c.width, 0,
                               kernels::embedding_backward_units(c.vocabulary, c.width));
@@ -72,8 +72,8 @@ void check_backward(const Case& c, bool with_bad) {
   DeviceArray<std::byte> index_scratch(cuda::embedding_index_scratch_bytes(c.n, c.vocabulary));
   DeviceArray<std::byte> scratch(cuda::embedding_backward_scratch_bytes(c.n, c.width));
   DeviceArray<float> out(dtable.size()), again(dtable.size());
-  cuda::embedding_index(nullptr, gpu_tokens.data(), c.n, c.vocabulary, gpu_offsets.data(), gpu_positions.data(),
-                        index_scratch.data());
+  cuda::embedding_index(nullptr, gpu_tokens.data(), c.n, c.vocabulary, padding, gpu_offsets.data(),
+                        gpu_positions.data(), index_scratch.data());
   expect_same_bytes(gpu_offsets.download(), offsets, what + " offsets");
   const auto good = static_cast<std::ptrdiff_t>(offsets.back());
   const std::vector<std::int32_t> got = gpu_positions.download();
@@ -92,6 +92,7 @@ TEST(CudaEmbedding, BackwardIsTheCpus) {
     for (const bool with_bad : {false, true}) {
       check_backward<float>(c, with_bad);
       check_backward<bf16>(c, with_bad);
+      check_backward<float>(c, with_bad, /*padding=*/3);
     }
   }
 }

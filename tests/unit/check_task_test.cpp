@@ -97,6 +97,7 @@ Graph other_ops() {
   x = m.add(x, m.parameter({8}, init, "shift"));
   x = m.mul(m.slice(x, 2, 0, 6), m.parameter({4, 1}, init, "scale"));  // [2, 4, 6]
   x = m.matmul(x, m.parameter({6, 6}, init, "factor"));
+  x = m.add(x, m.stop_gradient(x));
   x = m.softmax(m.activation(x, "silu"), 2);
   x = m.attention(x, x, x, {.heads = 2}, m.mask({4}));
   x = m.mul(x, m.expand(m.reduce_mean(x, {0, 1}), {2, 4, 6}));

@@ -160,6 +160,7 @@ BoundTask embedding(const TaskView& v) {
   if (v.kind() == Kind::forward) return embedding_forward(v);
   const std::int64_t vocabulary = v.write(0).shape[0], width = v.write(0).shape[1], n = v.read(0).shape.elements();
   const auto* tokens = v.in<std::int32_t>(0);
+  const std::int32_t padding = padding_row(v);
   auto* offsets = reinterpret_cast<std::int32_t*>(v.scratch());
   std::int32_t* positions = offsets + vocabulary + 1;
   float* dtable = v.out<float>(0);
@@ -167,7 +168,7 @@ BoundTask embedding(const TaskView& v) {
   return with_type(v.read(1).dtype, [&]<class T>(T) -> BoundTask {
     const T* dy = v.in<T>(1);
     return {{1, [=](std::uint32_t,
-                    const StepArgs&) { kernels::embedding_index(tokens, n, vocabulary, offsets, positions); }},
+                    const StepArgs&) { kernels::embedding_index(tokens, n, vocabulary, padding, offsets, positions); }},
             over_units(parts_for(v, units), units, [=](std::int64_t begin, std::int64_t end) {
               kernels::embedding_backward(offsets, positions, dy, dtable, vocabulary, width, begin, end);
             })};

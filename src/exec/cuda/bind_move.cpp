@@ -147,6 +147,7 @@ Launch bind_embedding(const TaskView& v, BoundPlanData& program) {
   if (v.kind() == Kind::forward) return embedding_forward(v, program);
   const EmbeddingScratch e(v);
   const auto* tokens = v.in<std::int32_t>(0);
+  const std::int32_t padding = padding_row(v);
   auto* offsets = reinterpret_cast<std::int32_t*>(v.scratch());
   auto* positions = reinterpret_cast<std::int32_t*>(v.scratch() + e.offsets_bytes);
   std::byte* rest = v.scratch() + e.offsets_bytes + e.positions_bytes;
@@ -154,7 +155,7 @@ Launch bind_embedding(const TaskView& v, BoundPlanData& program) {
   return with_type(v.read(1).dtype, [&]<class T>(T) -> Launch {
     const T* dy = v.in<T>(1);
     return [=](cudaStream_t s) {
-      cuda::embedding_index(s, tokens, e.n, e.vocabulary, offsets, positions, rest);
+      cuda::embedding_index(s, tokens, e.n, e.vocabulary, padding, offsets, positions, rest);
       cuda::embedding_backward(s, offsets, positions, dy, dtable, e.vocabulary, e.width, e.n, rest);
     };
   });

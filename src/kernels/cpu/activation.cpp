@@ -174,11 +174,18 @@ struct Elu {
   float slope(float x) const { return x > 0.0f ? 1.0f : alpha * exp_fast(x); }
 };
 
+struct Maximum {
+  static constexpr bool kFromOutput = false;
+  float bound;
+  float value(float x) const { return x < bound ? bound : x; }
+  float slope(float x) const { return x > bound ? 1.0f : (x < bound ? 0.0f : 0.5f); }
+};
+
 struct Clip {
   static constexpr bool kFromOutput = false;
   float low, high;
   float value(float x) const { return x < low ? low : (x > high ? high : x); }
-  float slope(float x) const { return x < low || x > high ? 0.0f : 1.0f; }
+  float slope(float x) const { return x > low && x < high ? 1.0f : 0.0f; }
 };
 
 // Calls body with an instance of the struct of the activation.
@@ -221,6 +228,8 @@ auto dispatch(const ActivationFunction& function, const Body& body) {
       return body(LeakyRelu{function.a});
     case Activation::elu:
       return body(Elu{function.a});
+    case Activation::maximum:
+      return body(Maximum{function.a});
     case Activation::clip:
       return body(Clip{function.a, function.b});
   }

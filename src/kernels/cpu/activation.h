@@ -27,12 +27,13 @@ enum class Activation : std::uint8_t {
   mish,          // x tanh(softplus(x))
   leaky_relu,    // x above 0, a x elsewhere
   elu,           // x above 0, a (e^x - 1) elsewhere
-  clip,          // min(max(x, a), b); its derivative is 1 at both bounds
+  maximum,       // max(x, a); its derivative at a is 1/2
+  clip,          // min(max(x, a), b); its derivative is 0 at both bounds
 };
 
 struct ActivationFunction {
   Activation kind;
-  float a = 0, b = 0;  // only the last three read them
+  float a = 0, b = 0;  // only the last four read them
 };
 
 // Which of x and y the backward kernel reads; exactly one is true.

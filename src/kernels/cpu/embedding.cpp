@@ -46,15 +46,16 @@ std::int64_t embedding_forward(const std::int32_t* tokens, const W* table, T* y,
   return first_bad;
 }
 
-void embedding_index(const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary, std::int32_t* offsets,
-                     std::int32_t* positions) {
+void embedding_index(const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary, std::int32_t padding,
+                     std::int32_t* offsets, std::int32_t* positions) {
+  const auto counts = [&](std::int32_t token) { return is_good(token, vocabulary) && token != padding; };
   std::fill(offsets, offsets + vocabulary + 1, 0);
   for (std::int64_t i = 0; i < n; ++i) {
-    if (is_good(tokens[i], vocabulary)) ++offsets[tokens[i]];
+    if (counts(tokens[i])) ++offsets[tokens[i]];
   }
   for (std::int64_t v = 1; v <= vocabulary; ++v) offsets[v] += offsets[v - 1];  // now where each token's list ends
   for (std::int64_t i = n - 1; i >= 0; --i) {  // backwards: ends become starts, and positions increase
-    if (is_good(tokens[i], vocabulary)) positions[--offsets[tokens[i]]] = static_cast<std::int32_t>(i);
+    if (counts(tokens[i])) positions[--offsets[tokens[i]]] = static_cast<std::int32_t>(i);
   }
 }
 

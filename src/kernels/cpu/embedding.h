@@ -16,9 +16,10 @@ std::int64_t embedding_forward(const std::int32_t* tokens, const W* table, T* y,
 
 // First phase of the backward: the positions of each token, by counting sort. Those of token v, in increasing order,
 // are positions[offsets[v]] to positions[offsets[v + 1] - 1]; offsets [vocabulary + 1], positions [n]. One thread.
-// Positions of bad ids are left out (the forward reported them).
-void embedding_index(const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary, std::int32_t* offsets,
-                     std::int32_t* positions);
+// Positions of bad ids (the forward reported them) and of the id `padding` (-1: none), which is not trained, are left
+// out.
+void embedding_index(const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary, std::int32_t padding,
+                     std::int32_t* offsets, std::int32_t* positions);
 
 // Second phase: dtable [vocabulary, width], row v = sum of dy[i] over the positions i of v in increasing order, 0 if
 // there is none. dy [n, width]. Unit: the u-th block of 256 columns of the table, counted twice over: row by row for

@@ -195,11 +195,18 @@ struct Elu {
   __device__ float slope(float x) const { return x > 0.0f ? 1.0f : alpha * expf(x); }
 };
 
+struct Maximum {
+  static constexpr bool kFromOutput = false;
+  float bound;
+  __device__ float value(float x) const { return x < bound ? bound : x; }
+  __device__ float slope(float x) const { return x > bound ? 1.0f : (x < bound ? 0.0f : 0.5f); }
+};
+
 struct Clip {
   static constexpr bool kFromOutput = false;
   float low, high;
   __device__ float value(float x) const { return x < low ? low : (x > high ? high : x); }
-  __device__ float slope(float x) const { return x < low || x > high ? 0.0f : 1.0f; }
+  __device__ float slope(float x) const { return x > low && x < high ? 1.0f : 0.0f; }
 };
 
 // Calls body with an instance of the struct of the activation; on the host or, with a body of its own, on the device.
@@ -243,6 +250,8 @@ __host__ __device__ inline void dispatch(const ActivationFunction& function, con
       return body(LeakyRelu{function.a});
     case Activation::elu:
       return body(Elu{function.a});
+    case Activation::maximum:
+      return body(Maximum{function.a});
     case Activation::clip:
       return body(Clip{function.a, function.b});
   }

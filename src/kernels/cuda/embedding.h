@@ -19,10 +19,10 @@ void embedding_forward(cudaStream_t stream, const std::int32_t* tokens, const W*
 
 // First phase of the backward: the positions of each token. Those of token v, in increasing order, are
 // positions[offsets[v]] to positions[offsets[v + 1] - 1]; offsets [vocabulary + 1], positions [n]. Positions of bad ids
-// come after all others.
+// and of the id `padding` (-1: none), which is not trained, come after all others.
 std::size_t embedding_index_scratch_bytes(std::int64_t n, std::int64_t vocabulary);
 void embedding_index(cudaStream_t stream, const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary,
-                     std::int32_t* offsets, std::int32_t* positions, void* scratch);
+                     std::int32_t padding, std::int32_t* offsets, std::int32_t* positions, void* scratch);
 
 // Second phase: dtable [vocabulary, width], row v = sum of dy[i] over the positions i of v, 0 if there is none. dy [n,
 // width]. The order of a sum is a function of the tokens alone: runs of 64 neighbours in `positions`, then the runs.

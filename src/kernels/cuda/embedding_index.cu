@@ -25,10 +25,12 @@ struct Keys {
   const std::uint32_t* keys;
   const std::int32_t* positions;
   std::uint32_t vocabulary;
+  std::int32_t padding;
 
-  // Bad ids, negative ones too, get the key `vocabulary` and come last.
+  // Bad ids, negative ones too, and padding get the key `vocabulary` and come last.
   __device__ std::uint32_t key(std::int32_t i) const {
-    return tokens != nullptr ? min(static_cast<std::uint32_t>(tokens[i]), vocabulary) : keys[i];
+    if (tokens == nullptr) return keys[i];
+    return tokens[i] == padding ? vocabulary : min(static_cast<std::uint32_t>(tokens[i]), vocabulary);
   }
   __device__ std::int32_t position(std::int32_t i) const { return tokens != nullptr ? i : positions[i]; }
 };
@@ -145,7 +147,7 @@ std::size_t embedding_index_scratch_bytes(std::int64_t n, std::int64_t) {
 }
 
 void embedding_index(cudaStream_t stream, const std::int32_t* tokens, std::int64_t n, std::int64_t vocabulary,
-                     std::int32_t* offsets, std::int32_t* positions, void* scratch) {
+                     std::int32_t padding, std::int32_t* offsets, std::int32_t* positions, void* scratch) {
   constexpr const char* name = "embedding_index";
   require(n < (std::int64_t{1} << 31) && vocabulary < (std::int64_t{1} << 31), "embedding_index: too many numbers");
   const auto count = static_cast<std::int32_t>(n);
@@ -158,7 +160,7 @@ void embedding_index(cudaStream_t stream, const std::int32_t* tokens, std::int64
   const int key_bits = std::bit_width(static_cast<std::uint64_t>(vocabulary));  // of the keys 0 to vocabulary
   const int passes = (key_bits + kBits - 1) / kBits;
 
-  Keys in{tokens, nullptr, nullptr, static_cast<std::uint32_t>(vocabulary)};
+  Keys in{tokens, nullptr, nullptr, static_cast<std::uint32_t>(vocabulary), padding};
   for (int pass = 0; pass < passes && n > 0; ++pass) {
     const int to = (passes - 1 - pass) % 2;  // so that the last pass writes the result
     const unsigned blocks = grid_blocks(name, sizes.blocks);
@@ -168,7 +170,7 @@ void embedding_index(cudaStream_t stream, const std::int32_t* tokens, std::int64
     check_launch(name);
     scatter_kernel<<<blocks, kThreads, 0, stream>>>(in, count, pass * kBits, counts, keys[to], places[to]);
     check_launch(name);
-    in = Keys{nullptr, keys[to], places[to], in.vocabulary};
+    in = Keys{nullptr, keys[to], places[to], in.vocabulary, padding};
   }
   offsets_kernel<<<grid_blocks(name, parts(vocabulary + 1, kThreads)), kThreads, 0, stream>>>(keys[0], count,
                                                                                               vocabulary, offsets);

@@ -41,9 +41,11 @@ const Attribute* find_kind(const Node& node, std::string_view name, Attribute::K
   return attribute;
 }
 
-// PyTorch writes the list into the graph's metadata; its first versions with a dynamo exporter, into the model's.
-void take_signature(const MetadataEntry& entry, File& file) {
+// PyTorch writes its list into the graph's metadata (its first versions with a dynamo exporter, into the model's), and
+// Overtake's export function what it adds into the model's.
+void take_metadata(const MetadataEntry& entry, File& file) {
   if (entry.key == Signature::kKey) file.signature.emplace(entry.value, file.path);
+  if (entry.key == TrainingFacts::kKey) file.facts.emplace(entry.value, file.path);
 }
 
 // GraphProto
@@ -71,7 +73,7 @@ void parse_graph(WireReader message, Source& source, File& file) {
       case 15:
         fail_user("{}: it has sparse initializers, which Overtake does not read; export dense weights", source.path);
       case 16:
-        take_signature(parse_metadata(field.message()), file);
+        take_metadata(parse_metadata(field.message()), file);
         break;
       default:
         break;
@@ -101,7 +103,7 @@ void parse_model(WireReader message, Source& source, File& file, std::vector<Fun
         break;
       }
       case 14:
-        take_signature(parse_metadata(field.message()), file);
+        take_metadata(parse_metadata(field.message()), file);
         break;
       case 25:
         functions.push_back(parse_function(field.message(), source));

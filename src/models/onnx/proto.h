@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/onnx/signature.h"
+#include "models/onnx/training_facts.h"
 
 namespace overtake::onnx {
 
@@ -104,6 +105,7 @@ struct File {
   std::vector<ValueInfo> outputs = {};
   std::vector<ValueInfo> values = {};                 // what it says of others
   std::optional<Signature> signature = std::nullopt;  // where PyTorch's dynamo exporter made the file
+  std::optional<TrainingFacts> facts = std::nullopt;  // where Overtake's export function did
 };
 
 inline constexpr std::int64_t kOldestOpset = 13, kNewestOpset = 20;

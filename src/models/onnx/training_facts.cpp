@@ -1,0 +1,51 @@
+#include "models/onnx/training_facts.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace overtake::onnx {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1, kDeepest = 2;  // an object of lists and objects of names
+
+json parsed(std::string_view text, const std::string& path) {
+  bool is_too_deep = false;
+  const auto within = [&](int depth, json::parse_event_t, json&) {
+    is_too_deep = is_too_deep || depth > kDeepest;
+    return !is_too_deep;
+  };
+  json facts = json::parse(text, within, /*allow_exceptions=*/false);
+  if (is_too_deep || !facts.is_object())
+    fail_user("{}: its entry {} cannot be read; export the model again with python/overtake_export.py", path,
+              TrainingFacts::kKey);
+  return facts;
+}
+
+}  // namespace
+
+TrainingFacts::TrainingFacts(std::string_view text, const std::string& path) {
+  const json facts = parsed(text, path);
+  try {
+    if (const int version = facts.at("version").get<int>(); version != kVersion)
+      fail_user("{}: its entry {} is of version {}, and this program reads {}; use the two of one release", path, kKey,
+                version, kVersion);
+    facts.at("trained").get_to(trained_);
+    for (const std::string& name : trained_) status_[name] = Status::trained;
+    for (const std::string& name : facts.at("untrained").get<std::vector<std::string>>())
+      status_[name] = Status::untrained;
+    for (const auto& [name, first] : facts.at("same").get<std::map<std::string, std::string>>())
+      status_[name] = of(first);
+  } catch (const json::exception& e) {
+    fail_user("{}: its entry {}: {}; export the model again with python/overtake_export.py", path, kKey, e.what());
+  }
+}
+
+TrainingFacts::Status TrainingFacts::of(const std::string& name) const {
+  const auto it = status_.find(name);
+  return it == status_.end() ? Status::constant : it->second;
+}
+
+}  // namespace overtake::onnx
