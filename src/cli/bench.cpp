@@ -135,8 +135,7 @@ int bench(const BenchFlags& flags) {
   std::vector<const Field*> given = flags.spec.given();
   std::erase_if(given, [](const Field* field) { return !field->is_of(Command::bench); });
   if (!spec.plan.empty()) spec = with_plan(spec, given);
-  if (!flags.trace.empty()) check_writable(flags.trace);
-  flags.spec.check_saving();
+  flags.spec.check_outputs({{"--trace", flags.trace, kTimeline}});
   std::vector<BenchRow> rows = make_rows(spec, flags);
   flags.spec.save(spec);
   measure(rows, {.steps = flags.steps,

@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -12,11 +12,11 @@ namespace {
 struct ExportFlags {
   std::string checkpoint;
   std::string output;
-  bool json = false;
+  bool json = false, overwrite = false;
 };
 
 int export_weights(const ExportFlags& flags) {
-  check_writable(flags.output);
+  check_output({"--output", flags.output, kWeights}, flags.overwrite);
   const CheckpointState state = load_checkpoint(flags.checkpoint);
   const std::vector<NamedTensor> tensors = exported_weights(state);
   const WrittenTensors written = write_safetensors(flags.output, tensors, {{"format", "pt"}});
@@ -38,8 +38,11 @@ int export_weights(const ExportFlags& flags) {
 void add_export_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<ExportFlags>();
   CLI::App* c = app.add_subcommand("export", "write trained weights under the names they came with");
-  c->add_option("CHECKPOINT", flags->checkpoint, "what train --save wrote, for example runs/cnn")->required();
+  c->add_option("CHECKPOINT", flags->checkpoint,
+                "what train --save wrote, for example runs/cnn, or one of its generations")
+      ->required();
   c->add_option("-o,--output", flags->output, "the .safetensors file to write")->required();
+  c->add_flag("--overwrite", flags->overwrite, "replace the file if it is there already");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
   c->footer(
       "PyTorch reads it: model.load_state_dict(safetensors.torch.load_file(\"cnn.safetensors\"))\n"

@@ -1,7 +1,6 @@
 // overtake plan: compiles a run without running it.
 
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -21,17 +20,15 @@ struct PlanFlags {
   std::string output, compare;
 };
 
-// The program, and whether this process is the one that writes it. For a machine that is only described, nothing of
-// this one is opened; otherwise the processes of a job plan together.
-std::pair<Program, bool> planned(Graph model, RunSpec& spec, const CompileOptions& options) {
+// For a machine that is only described, nothing of this one is opened; otherwise the processes of a job plan together.
+Program planned(Graph model, RunSpec& spec, const CompileOptions& options) {
   if (spec.machine.empty()) {
     WorkplaceOptions there{.note = print_note};
     connect_ranks(spec, there);
     const Workplace place = open_workplace(spec, there);
-    return {plan_run(std::move(model), spec, place, options).program, place.rank() == 0};
+    return plan_run(std::move(model), spec, place, options).program;
   }
-  const std::optional<Worker> worker = worker_from_environment();
-  return {compile(std::move(model), spec, machine_of(spec), options), !worker || worker->rank == 0};
+  return compile(std::move(model), spec, machine_of(spec), options);
 }
 
 nlohmann::json json_of_program(const Program& program, const std::string& file) {
@@ -83,16 +80,14 @@ int plan(const PlanFlags& flags) {
   if (spec.model.ends_with(kPlanEnding)) return look(flags, spec.model);
   if (!flags.compare.empty()) fail_user("--compare {}: it compares two plan files; give one as MODEL", flags.compare);
   if (flags.output.empty()) fail_user("--out: give the file to write, for example -o {}.plan", spec.model);
-  std::error_code neither;
-  if (std::filesystem::equivalent(flags.output, spec.model, neither))
-    fail_user("--out {}: it is the network itself; give another file", flags.output);
-  check_writable(flags.output);
-  flags.spec.check_saving();
+  const std::optional<Worker> worker = worker_from_environment();
+  const bool is_first = !worker || worker->rank == 0;
   check_spec(spec);
+  if (is_first) flags.spec.check_outputs({{"--out", flags.output, kPlanFile}});
   CompileOptions options;
   if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
   const RunSpec as_given = spec;
-  const auto [program, is_first] = planned(load_start(spec, print_note).graph, spec, options);
+  const Program program = planned(load_start(spec, print_note).graph, spec, options);
   if (!is_first) return 0;
   flags.spec.save(as_given);
   write_file_atomically(flags.output, save_json(program));

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "report/figures.h"
 #include "report/page.h"
 #include "report/table.h"
@@ -15,7 +16,7 @@ namespace {
 struct ReportFlags {
   std::vector<std::string> traces;
   std::string output;
-  bool json = false;
+  bool json = false, overwrite = false;
 };
 
 std::string percent(std::int64_t ns, std::int64_t of_ns) {
@@ -70,7 +71,7 @@ std::string note_on_clocks(const std::vector<RunFigures>& figures) {
 int report(const ReportFlags& flags) {
   if (flags.output.empty() && !flags.json)
     fail_user("report: nothing to write; give -o report.html for the page, or --json for the figures");
-  if (!flags.output.empty()) check_writable(flags.output);
+  check_output({"--output", flags.output, kPage}, flags.overwrite);
   const TraceFile traces = read_traces(flags.traces);
   const std::vector<RunFigures> figures = figures_of(traces);
   std::size_t bytes = 0;
@@ -98,6 +99,7 @@ void add_report_command(CLI::App& app, int& exit_code) {
   c->add_option("TRACE", flags->traces, "what --trace of train or bench wrote, or a Chrome trace of another program")
       ->required();
   c->add_option("-o,--output", flags->output, "the page to write; it needs no other file and no network");
+  c->add_flag("--overwrite", flags->overwrite, "replace the page if it is there already");
   c->add_flag("--json", flags->json, "the figures as one JSON object as the last line");
   c->footer(
       "Per device, as shares of the run's time: compute, idle (bubbles), overlap of lanes, transfers, and transfers\n"

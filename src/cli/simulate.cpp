@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/simulate/simulation.h"
+#include "sim/chakra/files.h"
 #include "train/run_options.h"
 
 namespace overtake {
@@ -46,9 +47,19 @@ int sweep(const SimulateFlags& flags, RunSpec spec) {
   return 0;
 }
 
+// The files of a set are one trace.
+void check_chakra_out(const SimulateFlags& flags) {
+  if (flags.chakra_out.empty() || flags.spec.overwrite) return;
+  std::filesystem::path stem = flags.chakra_out;
+  const auto old = chakra::find_files(stem);
+  if (!old.empty())
+    fail_user("--chakra-out {}: {} is there already; give another name, or replace it with --overwrite",
+              flags.chakra_out, old.begin()->second.string());
+}
+
 int simulate_all(const SimulateFlags& flags) {
-  if (!flags.trace.empty()) check_writable(flags.trace);
-  flags.spec.check_saving();
+  flags.spec.check_outputs({{"--trace", flags.trace, kTimeline}, {"--save-profile", flags.save_profile, kProfile}});
+  check_chakra_out(flags);
   if (!flags.chakra.empty()) return replay_chakra(flags, flags.spec.spec(/*needs_model=*/false));
   const RunSpec spec = flags.run();
   const bool is_plan = spec.model.ends_with(kPlanEnding);

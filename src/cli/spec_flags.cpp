@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPositional = "model";
 // Flags that are no field of a run, which errors outside src/cli name as they name fields.
-constexpr std::array<std::string_view, 2> kOtherFlags = {"measure", "save_profile"};
+constexpr std::array<std::string_view, 3> kOtherFlags = {"measure", "save_profile", "overwrite"};
 
 std::string flag_of(std::string_view name) {
   std::string flag = "--" + std::string(name);
@@ -107,6 +107,7 @@ void SpecFlags::add_to(CLI::App& app, Command command) {
   app.add_option("--save-spec", save_to_, "writes this run as such a file, once all of it has been checked");
   if (command == Command::train || command == Command::simulate)
     app.add_option("--save-plan", save_plan_to_, "writes the plan that is used, as `overtake plan` does");
+  app.add_flag("--overwrite", overwrite, "replace files that are there already, and a checkpoint of another run");
   app.add_flag("--print-passes", print_passes, "print the graph after every pass that changed it (to stderr)");
   app.add_flag("--json", json, "one JSON object as the last line");
 }
@@ -139,9 +140,10 @@ void SpecFlags::save_plan(const Program& program) const {
   if (!save_plan_to_.empty()) write_file_atomically(save_plan_to_, save_json(program));
 }
 
-void SpecFlags::check_saving() const {
-  if (!save_plan_to_.empty()) check_writable(save_plan_to_);
-  if (!save_to_.empty()) check_writable(save_to_);
+void SpecFlags::check_outputs(const std::vector<OutputFile>& others) const {
+  check_output({"--save-plan", save_plan_to_, kPlanFile}, overwrite);
+  check_output({"--save-spec", save_to_, kSpecFile}, overwrite);
+  for (const OutputFile& other : others) check_output(other, overwrite);
 }
 
 void SpecFlags::save(const RunSpec& spec) const {

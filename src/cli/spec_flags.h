@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/output_file.h"
 #include "overtake/program.h"
 #include "run/field.h"
 
@@ -20,8 +21,9 @@ class SpecFlags {
   RunSpec spec(bool needs_model = true) const;
   // The fields that are on the command line or in the file.
   std::vector<const Field*> given() const;
-  // For before long work, and for when all of the run has been checked: --save-spec.
-  void check_saving() const;
+  // For before long work: --save-spec, --save-plan, and what else a command writes.
+  void check_outputs(const std::vector<OutputFile>& others = {}) const;
+  // For when all of the run has been checked: --save-spec.
   void save(const RunSpec& spec) const;
   void save_plan(const Program& program) const;  // --save-plan
   bool saves_plan() const { return !save_plan_to_.empty(); }
@@ -29,6 +31,7 @@ class SpecFlags {
 
   bool json = false;          // one JSON object as the last line
   bool print_passes = false;  // to stderr
+  bool overwrite = false;     // files and checkpoints that are there already
 
  private:
   struct Given {

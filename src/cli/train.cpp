@@ -77,16 +77,16 @@ void print_prediction(const TrainingRun& run, double step_ms) {
 int train(const SpecFlags& flags) {
   RunSpec spec = flags.spec();
   if (!spec.plan.empty()) spec = with_plan(spec, flags.given());
-  if (!spec.trace.empty()) check_writable(spec.trace);
-  if (!spec.save.empty()) check_checkpoint_writable(spec.save);
-  flags.check_saving();
+  const std::optional<Worker> worker = worker_from_environment();
+  const bool is_first = !worker || worker->rank == 0;
   // All that can be wrong with what was given shows before anything is measured.
   check_spec(spec);
+  if (is_first) flags.check_outputs({{"--trace", spec.trace, kTimeline}});
+  if (!spec.save.empty()) check_checkpoint_writable(spec.save);
   LoopOptions loop = loop_options(spec, print_note);
   // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
   std::optional<CheckpointState> before;
-  const std::optional<Worker> worker = worker_from_environment();
-  if (!spec.resume.empty() && (!worker || worker->rank == 0)) before = checkpoint_facts(spec.resume);
+  if (!spec.resume.empty() && is_first) before = checkpoint_facts(spec.resume);
   if (before && spec.parts == 0) spec.parts = before->settings.value("parts", 0u);
 
   StartingPoint start = load_start(spec, print_note);

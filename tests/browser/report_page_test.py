@@ -60,7 +60,7 @@ class ReportPage(unittest.TestCase):
             (path / f"{name}.json").write_text(json.dumps(trace))
             trace = path / f"{name}.json"
         page = path / f"{name}.html"
-        subprocess.run([OVERTAKE, "report", str(trace), "-o", str(page)], check=True, capture_output=True)
+        subprocess.run([OVERTAKE, "report", str(trace), "-o", str(page), "--overwrite"], check=True, capture_output=True)
         self.browser.get(page.as_uri())
         self.settle()
         return page

@@ -26,9 +26,9 @@ std::string on(int processes, const std::string& train) {
 }
 
 TEST(Plan, IsTheSameInEveryCommand) {
-  const ScratchFolder folder;
   for (const Layout& layout : kLayouts) {
     SCOPED_TRACE(layout.flags);
+    const ScratchFolder folder;
     const std::string run = "cnn --set width=4 " + kMachine + layout.flags;
     const auto file = [&](const char* name) { return folder / name; };
     const CommandResult plan = overtake("plan " + run + " --json -o " + file("a.plan"));
@@ -81,7 +81,7 @@ TEST(Plan, FilesAreShownAndCompared) {
   EXPECT_EQ(differ.exit_code, 0) << differ.err;
   EXPECT_NE(differ.out.find("pipeline: \"1f1b\" | \"gpipe\""), std::string::npos) << differ.out;
   EXPECT_EQ(overtake("plan " + one + " --compare " + one).out, "the two are equal\n");
-  ASSERT_EQ(overtake(pipeline + "1f1b --chunk 1M -o " + other).exit_code, 0);
+  ASSERT_EQ(overtake(pipeline + "1f1b --chunk 1M --overwrite -o " + other).exit_code, 0);
   EXPECT_NE(overtake("plan " + one + " --compare " + other).out, "the two are equal\n");
   // A file for runs says what a bench has no flag for.
   write_text(folder / "run.toml", "schedule = \"auto\"\npp = 2\ndata = \"synthetic\"\n");
@@ -182,7 +182,7 @@ TEST(Plan, WhatCannotBeIsRefused) {
   says("launch -n 4 -- train --plan " + two + kRun, {"2 processes", "job has 4"});
   says("simulate " + two + " --compare all", {"--compare"});
   says("simulate " + two + " --sweep dp=1,2", {"--sweep", "two.plan"});
-  says("simulate " + two + " --save-profile x", {"--save-profile", "two.plan"});
+  says("simulate " + two + " --save-profile x.json", {"--save-profile", "two.plan"});
   says("simulate " + gpu + " --slow 0:bad", {"--slow"});
   says("plan " + two + " --save-spec " + (folder / "x.toml"), {"--save-spec", "two.plan"});
   const std::string unmeasured = folder / "unmeasured.plan", saved = folder / "saved.toml";

@@ -72,7 +72,8 @@ TEST(Error, NumbersOutOfRange) {
 }
 TEST(Error, NothingToExport) {
   const ScratchFolder folder;
-  expect_user_error("export " + (folder / "none") + " -o " + (folder / "w"), {"none", "no such checkpoint"});
+  expect_user_error("export " + (folder / "none") + " -o " + (folder / "w.safetensors"),
+                    {"none", "no such checkpoint"});
 }
 TEST(Error, WrongShapeOfData) {
   expect_user_error("train resnet-18 --data fashion-mnist --steps 1 --set image=32,batch=2", {"fashion-mnist"});
@@ -134,6 +135,37 @@ TEST(Error, NpyIsNoNpy) {
   const ScratchFolder folder;
   write_text(folder / "x.npy", "not numpy");
   expect_user_error("train lenet --data npy:" + (folder / "x.npy") + "," + (folder / "x.npy"), {"x.npy"});
+}
+
+TEST(Error, OutputsThatAreThereAlready) {
+  const ScratchFolder folder;
+  ASSERT_EQ(overtake(kRun + "--save " + (folder / "run")).exit_code, 0);
+  const std::string to = folder / "it";
+  const struct {
+    std::string command, ending;
+  } table[] = {{"export " + (folder / "run") + " -o ", ".safetensors"},
+               {"train cnn --save-spec ", ".toml"},
+               {"train cnn --save-plan ", ".plan"},
+               {"train cnn --trace ", ".json"},
+               {"bench cnn --trace ", ".json"},
+               {"simulate bert-12 --trace ", ".json"},
+               {"simulate bert-12 --measure cpu --save-profile ", ".json"},
+               {"plan cnn -o ", ".plan"},
+               {"report none.json -o ", ".html"}};
+  for (const auto& row : table) {
+    write_text(to + row.ending, "precious");
+    expect_user_error(row.command + to + row.ending, {"it" + row.ending, "there already", "--overwrite"});
+    expect_user_error(row.command + to + ".onnx", {"it.onnx", "ends in " + row.ending});
+    EXPECT_EQ(read_text(to + row.ending), "precious");
+    std::filesystem::remove(to + row.ending);
+  }
+  EXPECT_FALSE(std::filesystem::exists(to + ".onnx"));
+  write_text(to + ".2.et", "precious");
+  expect_user_error("simulate bert-12 --dp 2 --chakra-out " + to, {"it.2.et", "--overwrite"});
+  write_text(to + ".safetensors", "of no use");
+  ASSERT_EQ(overtake("export " + (folder / "run") + " --overwrite -o " + to + ".safetensors").exit_code, 0);
+  EXPECT_NE(read_text(to + ".safetensors"), "of no use");
+  EXPECT_EQ(overtake("export " + (folder / "run") + " -o /dev/null").exit_code, 0);
 }
 
 TEST(Error, UnwritableOutput) {

@@ -122,7 +122,6 @@ class Simulation {
       fail_user("`first_k {}`: it is for `reduce first-k`, not {}", spec.first_k, spec.reduce);
     if (!flags_.save_profile.empty() && flags_.measure_on.empty())
       fail_user("--save-profile {}: nothing is measured; add --measure cpu or --measure cuda", flags_.save_profile);
-    if (!flags_.save_profile.empty()) check_writable(flags_.save_profile);
     if (flags_.spec.saves_plan() && !(flags_.compare.empty() && flags_.synthetic.empty()))
       fail_user("--save-plan: it is for one schedule of a model; leave out {}",
                 flags_.compare.empty() ? "--synthetic" : "--compare");
