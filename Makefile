@@ -15,7 +15,7 @@ help:
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
 	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
 	@echo "make bench-comm transfers between two hosts of a test cluster, against their link (needs root; see bench/comm)"
-	@echo "make faults    200 faults in real training, each survived (half an hour; link faults need root)"
+	@echo "make faults    200 faults in real training and 300 kills while it saves (most of an hour; link and disk faults need root)"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -90,6 +90,7 @@ faults:
 	cmake --preset release
 	cmake --build --preset release --target overtake
 	tests/faults/campaign.py $(OVERTAKE) --faults 200
+	tests/faults/checkpoints.py $(OVERTAKE) --kills 300 --savers 12
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -55,6 +55,13 @@ inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// Writes the JSON of a checkpoint as earlier versions did, without a checksum: for tests that change it.
+inline void write_as_before(const std::string& path, nlohmann::json checkpoint, int version = 2) {
+  checkpoint.erase("checksum");
+  checkpoint["version"] = version;
+  write_text(path, checkpoint.dump());
+}
+
 // `overtake ARGUMENTS`, through the shell.
 inline CommandResult overtake(const std::string& arguments) {
   const ScratchFolder folder;

@@ -84,6 +84,7 @@ struct RunSpec {
 
   std::string save;
   std::uint64_t save_every = 0;
+  std::uint64_t keep = 1;  // generations of a checkpoint
   std::string resume;
   std::string trace;
 };

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -46,7 +47,8 @@ int open_retrying(const fs::path& path, int flags) {
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-// Makes a rename in `folder` durable. Some file systems cannot and say EINVAL; there is nothing better to do there.
+// Makes what was created or renamed in `folder` durable. Some file systems cannot and say EINVAL; there is nothing
+// better to do there.
 void sync_folder(const fs::path& folder) {
   const Descriptor opened(open_retrying(folder, O_RDONLY | O_DIRECTORY));
   if (opened.number() < 0 || (::fsync(opened.number()) != 0 && errno != EINVAL)) {
@@ -119,11 +121,18 @@ std::filesystem::path user_cache_folder() {
 }
 
 void create_folders(const fs::path& folder) {
+  const auto fail = [&](const std::string& why) {
+    fail_user("{}: cannot create the folder: {}; choose a place you may write to", folder.string(), why);
+  };
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    fail_user("{}: cannot create the folder: {}; choose a place you may write to", folder.string(), error.message());
+  std::vector<fs::path> missing;  // the deepest first
+  for (fs::path at = folder; !at.empty() && !fs::exists(at, error); at = at.parent_path()) missing.push_back(at);
+  for (; !missing.empty(); missing.pop_back()) {
+    fs::create_directory(missing.back(), error);
+    if (error) fail(error.message());
+    sync_folder(folder_of(missing.back()));
   }
+  if (!fs::is_directory(folder, error)) fail(reason(error ? error.value() : ENOTDIR));
 }
 
 void check_writable(const fs::path& path) {

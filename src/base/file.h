@@ -17,7 +17,7 @@ std::string read_file(const std::filesystem::path& path);
 // is set. It need not exist.
 std::filesystem::path user_cache_folder();
 
-// Creates a folder and those above it. It is fine if it exists already.
+// Creates a folder and those above it, durably. It is fine if it exists already.
 void create_folders(const std::filesystem::path& folder);
 
 // For before long work: creates the folders above `path` and proves, by creating and removing a file, that `path` could

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -241,6 +243,25 @@ TensorFile parse_safetensors(std::shared_ptr<const std::string> content, const s
   }
   check_places(result.tensors, data, file);
   return result;
+}
+
+TensorMetadata read_safetensors_metadata(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail_user("{}: cannot read: {}; check the path", file, std::strerror(errno));
+  std::uint64_t length = 0;
+  std::string header;
+  std::error_code unknown;
+  in.read(reinterpret_cast<char*>(&length), kLengthBytes);
+  if (!in || length > kMostHeaderBytes || length > std::filesystem::file_size(path, unknown) || unknown) {
+    fail_user("{}: it has no header; {}", file, kRemedy);
+  }
+  header.resize(length);
+  if (!in.read(header.data(), static_cast<std::streamsize>(length)))
+    fail_user("{}: it is cut short; {}", file, kRemedy);
+  const json parsed = parse_header(header, file);
+  const auto found = parsed.find(kMetadata);
+  return found == parsed.end() ? TensorMetadata{} : parse_metadata(*found, file);
 }
 
 const NamedTensor* find_tensor(std::span<const NamedTensor> tensors, std::string_view name) {

@@ -64,6 +64,9 @@ TensorFile read_safetensors(const std::filesystem::path& path);
 // The same of a file's content; `where` names it in errors.
 TensorFile parse_safetensors(std::shared_ptr<const std::string> content, const std::string& where);
 
+// The metadata alone; nothing else of the file is read or checked.
+TensorMetadata read_safetensors_metadata(const std::filesystem::path& path);
+
 // The tensor of that name, or nullptr.
 const NamedTensor* find_tensor(std::span<const NamedTensor> tensors, std::string_view name);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -65,6 +66,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of writing, as a full disk is
   const int exit_code = run(argc, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   fmt::print(stderr, "overtake: the output could not be written in full; make room where it goes, and run it again\n");

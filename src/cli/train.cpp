@@ -25,7 +25,7 @@
 namespace overtake {
 namespace {
 
-constexpr int kInterruptedExit = 130;
+constexpr int kInterruptedExit = 130, kNotSavedExit = 2;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -82,8 +82,10 @@ int train(const SpecFlags& flags) {
   // All that can be wrong with what was given shows before anything is measured.
   check_spec(spec);
   if (is_first) flags.check_outputs({{"--trace", spec.trace, kTimeline}});
-  if (!spec.save.empty()) check_checkpoint_writable(spec.save);
   LoopOptions loop = loop_options(spec, print_note);
+  loop.overwrite = flags.overwrite;
+  loop.note = print_note;
+  if (is_first) open_saver(loop);
   // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
   std::optional<CheckpointState> before;
   if (!spec.resume.empty() && is_first) before = checkpoint_facts(spec.resume);
@@ -134,11 +136,11 @@ int train(const SpecFlags& flags) {
     if (run.is_first()) write_file_atomically(spec.trace, text);
   }
   const std::string hash = hash_text(run.weights_hash());
-  const int exit_code = result.interrupted ? kInterruptedExit : 0;
+  const int exit_code = !result.not_saved.empty() ? kNotSavedExit : result.interrupted ? kInterruptedExit : 0;
   if (!run.is_first()) return exit_code;
   if (result.interrupted)
     fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
-               spec.save.empty() ? "" : fmt::format("; go on with --resume {}", spec.save));
+               loop.saver && loop.saver->newest() ? fmt::format("; go on with --resume {}", spec.save) : "");
   if (!flags.json) {
     fmt::print("steps          {}\n", result.steps);
     fmt::print("loss           {:.6f}\n", result.loss);
@@ -171,8 +173,10 @@ int train(const SpecFlags& flags) {
     }
     if (result.test.samples > 0) out["test_loss"] = result.test.loss;
     if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
-    fmt::print("{}\n", out.dump());
+    if (loop.saver) out["saved_step"] = loop.saver->newest() ? nlohmann::json(*loop.saver->newest()) : nlohmann::json();
+    fmt::print("{}", dumped(out));
   }
+  if (!result.not_saved.empty()) fmt::print(stderr, "overtake: {}\n", with_flags(result.not_saved));
   return exit_code;
 }
 

@@ -238,6 +238,8 @@ std::vector<Field> make_fields() {
       // What is written and taken up.
       {"save", &S::save, "checkpoint to write, for example runs/cnn", free, rank_0},
       {"save_every", &S::save_every, "steps between checkpoints; 0: at the end only", free, equal},
+      {"keep", &S::keep, "how many of the newest saves stay on disk, each a checkpoint to go on from", free, equal,
+       kTrain, kAtLeastOne},
       {"resume", &S::resume, "checkpoint to go on from; the result is as if never stopped", free, rank_0},
       {"trace", &S::trace, "timeline of the last steps, of all processes, for `overtake report` and ui.perfetto.dev",
        free, rank_0},

@@ -1,7 +1,6 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "ops/check_task.h"
+#include "train/checkpoint_files.h"
 
 namespace overtake {
 namespace {
@@ -20,78 +20,56 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kCheckpointFormat = "overtake-checkpoint";
-constexpr int kVersion = 2, kVersionWithoutNetwork = 1;
-constexpr std::string_view kTensorsEnding = ".safetensors";
+constexpr int kVersion = 3, kVersionWithoutChecksum = 2, kVersionWithoutNetwork = 1;
+constexpr const char* kChecksum = "checksum";
 
-// NAME of NAME.json.
-std::string name_of(const fs::path& json_path) { return json_path.stem().string(); }
-
-// The hash in the name makes it the content's own: a new checkpoint never writes over the tensors of the old one, not
-// even of the same step.
-std::string tensors_file_name(const std::string& name, std::uint64_t step, std::uint64_t hash) {
-  return fmt::format("{}-{}-{}{}", name, step, hash_text(hash), kTensorsEnding);
+std::string text_of(const json& described, int indent = -1) {
+  return described.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
-bool all_of_text(std::string_view text, int (*is_kind)(int)) {
-  return std::all_of(text.begin(), text.end(), [&](char c) { return is_kind(static_cast<unsigned char>(c)) != 0; });
+// Over all entries but itself.
+std::string checksum_of(json described) {
+  described.erase(kChecksum);
+  Hash64 hash;
+  hash.add(text_of(described));
+  return hash_text(hash.value());
 }
 
-// Whether a file is a tensors file of checkpoint `name`, or what a killed save left of one.
-bool belongs_to(std::string_view file, std::string_view name) {
-  constexpr std::size_t hash_digits = 16;
-  const std::size_t ending = file.find(kTensorsEnding);
-  if (ending == std::string_view::npos || !file.starts_with(name)) return false;
-  const std::string_view behind = file.substr(ending + kTensorsEnding.size());
-  if (!behind.empty() && !behind.starts_with(".partial-")) return false;
-  const std::string_view middle = file.substr(0, ending).substr(std::min(name.size(), ending));  // "-<step>-<hash>"
-  const std::size_t dash = middle.find('-', 1);
-  if (!middle.starts_with('-') || dash == std::string_view::npos || dash == 1) return false;
-  const std::string_view step = middle.substr(1, dash - 1), hash = middle.substr(dash + 1);
-  return hash.size() == hash_digits && all_of_text(step, std::isdigit) && all_of_text(hash, std::isxdigit);
+// What to do about a damaged checkpoint: an older generation may be whole.
+std::string remedy(const fs::path& json_path, const std::string& damaged = "") {
+  const std::vector<Generation> all = generations_beside(json_path);
+  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const Generation& g) { return g.file() != damaged; });
+  if (newest == all.rend()) return "resume from another checkpoint";
+  return fmt::format("resume from another checkpoint, for example {}",
+                     (json_path.parent_path() / newest->file()).string());
 }
 
-// Deletes the tensors files of earlier saves and what killed ones left. A file that cannot be deleted costs only space.
-void remove_older(const fs::path& json_path, const std::string& current) {
-  const std::string name = name_of(json_path);
-  const std::string json_partial = json_path.filename().string() + ".partial-";
-  std::vector<fs::path> old;
-  std::error_code ignored;
-  for (fs::directory_iterator it(json_path.parent_path(), ignored), end; it != end; it.increment(ignored)) {
-    const std::string file = it->path().filename().string();
-    if (file != current && (belongs_to(file, name) || file.starts_with(json_partial))) old.push_back(it->path());
-  }
-  for (const fs::path& path : old) fs::remove(path, ignored);
-}
-
-json description(const CheckpointState& state, const std::string& tensors_file, const WrittenTensors& written) {
-  return {{"format", kCheckpointFormat},
-          {"version", kVersion},
-          {"step", state.step},
-          {"epoch", state.epoch},
-          {"batch", state.batch},
-          {"seed", state.seed},
-          {"loss", std::isfinite(state.loss) ? json(state.loss) : json(nullptr)},
-          {"model", {{"name", state.model}, {"settings", state.model_settings}}},
-          {"settings", state.settings},
-          {"tensors", {{"file", tensors_file}, {"bytes", written.bytes}, {"hash", hash_text(written.hash)}}}};
-}
-
-// The JSON file, known to be a checkpoint of our version.
-json read_description(const fs::path& json_path) {
-  const std::string where = json_path.string();
-  std::error_code unreadable;  // then reading gives the reason
-  if (!fs::exists(json_path, unreadable) && !unreadable) fail_user("{}: no such checkpoint; check the path", where);
-  const json described = json::parse(read_file(json_path), nullptr, false);
-  if (described.is_discarded()) {
-    fail_user("{}: the checkpoint is damaged: it is not JSON; resume from another checkpoint", where);
-  }
+// A description, known to be of a version that we read and to be as it was written. `advice` is for a damaged one.
+json parse_description(const std::string& text, const std::string& where, const std::string& advice) {
+  const json described = json::parse(text, nullptr, false);
+  if (described.is_discarded()) fail_user("{}: the checkpoint is damaged: it is not JSON; {}", where, advice);
   if (!described.is_object() || described.value("format", json()) != kCheckpointFormat) {
     fail_user("{}: no checkpoint of Overtake's: \"format\" is not \"{}\"; check the path", where, kCheckpointFormat);
   }
   const json version = described.value("version", json());
-  if (version != kVersion && version != kVersionWithoutNetwork) {
-    fail_user("{}: checkpoint version {}, this Overtake reads {} and {}; use the Overtake that wrote it", where,
+  const bool is_without_checksum = version == kVersionWithoutChecksum || version == kVersionWithoutNetwork;
+  if (version != kVersion && !is_without_checksum) {
+    fail_user("{}: checkpoint version {}, this Overtake reads {} to {}; use the Overtake that wrote it", where,
               version.dump(), kVersionWithoutNetwork, kVersion);
+  }
+  return described;
+}
+
+// NAME.json.
+json read_description(const fs::path& json_path) {
+  const std::string where = json_path.string();
+  std::error_code unreadable;  // then reading gives the reason
+  if (!fs::exists(json_path, unreadable) && !unreadable) fail_user("{}: no such checkpoint; check the path", where);
+  const json described = parse_description(read_file(json_path), where, remedy(json_path));
+  if (!described.contains(kChecksum) && described["version"] != kVersion) return described;
+  if (const std::string checksum = checksum_of(described); described.value(kChecksum, json()) != checksum) {
+    fail_user("{}: the checkpoint is damaged: it has the checksum {}, and says {}; {}", where, checksum,
+              text_of(described.value(kChecksum, json())), remedy(json_path));
   }
   return described;
 }
@@ -109,7 +87,7 @@ std::uint64_t natural(const json& described, const char* key) {
 }
 
 // Everything but the tensors. Missing or mistyped entries surface as json exceptions.
-std::pair<CheckpointState, TensorsReference> state_from(const json& described) {
+CheckpointState state_from(const json& described) {
   CheckpointState state;
   state.step = natural(described, "step");
   state.epoch = natural(described, "epoch");
@@ -119,16 +97,21 @@ std::pair<CheckpointState, TensorsReference> state_from(const json& described) {
   state.model = described.at("model").at("name").get<std::string>();
   state.model_settings = described.at("model").at("settings");
   state.settings = described.at("settings");
+  state.has_checksum = described.at("version") == kVersion;
+  return state;
+}
+
+TensorsReference reference_of(const json& described) {
   const json& tensors = described.at("tensors");
-  return {std::move(state), {tensors.at("file").get<std::string>(), tensors.at("hash").get<std::string>()}};
+  return {tensors.at("file").get<std::string>(), tensors.at("hash").get<std::string>()};
 }
 
 std::pair<CheckpointState, TensorsReference> read_state(const fs::path& json_path) {
   const json described = read_description(json_path);
   try {
-    return state_from(described);
+    return {state_from(described), reference_of(described)};
   } catch (const json::exception& error) {
-    fail_user("{}: the checkpoint is damaged: {}; resume from another checkpoint", json_path.string(), error.what());
+    fail_user("{}: the checkpoint is damaged: {}; {}", json_path.string(), error.what(), remedy(json_path));
   }
 }
 
@@ -137,8 +120,8 @@ TensorFile read_matching(const fs::path& path, const std::string& hash, const fs
   if (hash_text(tensors.hash) != hash) {
     fail_user(
         "{}: hash {} where {} says {}: the two are not of one checkpoint, or one is damaged; copy both files again, "
-        "or resume from another checkpoint",
-        path.string(), hash_text(tensors.hash), json_path.string(), hash);
+        "or {}",
+        path.string(), hash_text(tensors.hash), json_path.string(), hash, remedy(json_path, path.filename().string()));
   }
   return tensors;
 }
@@ -146,8 +129,8 @@ TensorFile read_matching(const fs::path& path, const std::string& hash, const fs
 // The tensors beside the JSON file; nothing when there is no such file.
 std::optional<TensorFile> read_tensors(const fs::path& json_path, const TensorsReference& reference) {
   if (fs::path(reference.file).has_parent_path()) {
-    fail_user("{}: the checkpoint is damaged: its tensors file {} is not beside it; resume from another checkpoint",
-              json_path.string(), reference.file);
+    fail_user("{}: the checkpoint is damaged: its tensors file {} is not beside it; {}", json_path.string(),
+              reference.file, remedy(json_path));
   }
   const fs::path path = json_path.parent_path() / reference.file;
   try {
@@ -160,7 +143,7 @@ std::optional<TensorFile> read_tensors(const fs::path& json_path, const TensorsR
 }
 
 // Takes the network out of the tensors; none of version 1.
-std::optional<Graph> take_network_from(std::vector<NamedTensor>& tensors, const fs::path& json_path) {
+std::optional<Graph> take_network_from(std::vector<NamedTensor>& tensors, const fs::path& path) {
   const auto found = std::ranges::find(tensors, kNetworkTensor, &NamedTensor::name);
   if (found == tensors.end()) return std::nullopt;
   const std::string text(reinterpret_cast<const char*>(found->bytes.data()), found->bytes.size());
@@ -176,59 +159,81 @@ std::optional<Graph> take_network_from(std::vector<NamedTensor>& tensors, const 
   } catch (const std::exception& error) {
     why = error.what();
   }
-  fail_user("{}: the checkpoint is damaged: its network: {}; resume from another checkpoint", json_path.string(), why);
+  fail_user("{}: the checkpoint is damaged: its network: {}; resume from another checkpoint", path.string(), why);
+}
+
+// A generation's own file, with all that is in a checkpoint.
+CheckpointState load_generation(const fs::path& path) {
+  const std::string where = path.string();
+  const std::optional<Generation> generation = generation_of(path.filename().string());
+  if (!generation) {
+    fail_user("{}: no checkpoint: its name does not end in -STEP-CHECKSUM{}; give back the name that it had", where,
+              kTensorsEnding);
+  }
+  std::error_code unreadable;  // then reading gives the reason
+  if (!fs::exists(path, unreadable) && !unreadable) fail_user("{}: no such checkpoint; check the path", where);
+  const std::string advice = remedy(path.parent_path() / (generation->name + ".json"), generation->file());
+  TensorFile file = read_safetensors(path);
+  if (hash_text(file.hash) != generation->checksum) {
+    fail_user("{}: the checkpoint is damaged: it has the checksum {}, and its name says {}; {}", where,
+              hash_text(file.hash), generation->checksum, advice);
+  }
+  const auto description = file.metadata.find(std::string(kDescriptionKey));
+  if (description == file.metadata.end()) {
+    fail_user("{}: these are tensors of a checkpoint of an earlier version; resume from its JSON file", where);
+  }
+  try {
+    CheckpointState state = state_from(parse_description(description->second, where, advice));
+    state.tensors = std::move(file.tensors);
+    state.network = take_network_from(state.tensors, path);
+    return state;
+  } catch (const json::exception& error) {
+    fail_user("{}: the checkpoint is damaged: {}; {}", where, error.what(), advice);
+  }
 }
 
 }  // namespace
 
-fs::path checkpoint_json_path(const fs::path& path) {
-  if (!path.has_filename() || path.filename() == "." || path.filename() == ".." || path.filename() == ".json") {
-    fail_user("{}: a checkpoint needs a name; write a path such as runs/lenet", path.string());
-  }
-  fs::path json_path = path;
-  if (path.extension() != ".json") json_path += ".json";
-  return json_path.has_parent_path() ? json_path : "." / json_path;
+json description_of(const CheckpointState& state) {
+  return {{"format", kCheckpointFormat},
+          {"version", kVersion},
+          {"step", state.step},
+          {"epoch", state.epoch},
+          {"batch", state.batch},
+          {"seed", state.seed},
+          {"loss", std::isfinite(state.loss) ? json(state.loss) : json(nullptr)},
+          {"model", {{"name", state.model}, {"settings", state.model_settings}}},
+          {"settings", state.settings}};
 }
 
-void check_checkpoint_writable(const fs::path& path) { check_writable(checkpoint_json_path(path)); }
+std::string checkpoint_json(json description, const std::string& tensors_file, const WrittenTensors& written) {
+  description["tensors"] = {{"file", tensors_file}, {"bytes", written.bytes}, {"hash", hash_text(written.hash)}};
+  description[kChecksum] = checksum_of(description);
+  return text_of(description, 2) + "\n";
+}
 
-void save_checkpoint(const fs::path& path, const CheckpointState& state) {
-  const fs::path json_path = checkpoint_json_path(path);
-  const fs::path folder = json_path.parent_path();
-  const std::string name = name_of(json_path);
-  create_folders(folder);
-
-  AtomicFile tensors(folder / tensors_file_name(name, state.step, 0));
-  std::vector<NamedTensor> all = state.tensors;
-  const std::string network = state.network ? save_json(*state.network) : "";
-  if (state.network)
-    all.push_back({.name = std::string(kNetworkTensor),
-                   .type = StoredType::u8,
-                   .dims = {std::ssize(network)},
-                   .bytes = std::as_bytes(std::span(network))});
-  const WrittenTensors written = write_safetensors(tensors, all, {{"writer", "overtake"}});
-  const std::string tensors_file = tensors_file_name(name, state.step, written.hash);
-  tensors.commit_as(tensors_file);
-  write_file_atomically(
-      json_path, description(state, tensors_file, written).dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-  remove_older(json_path, tensors_file);
+CheckpointFacts read_checkpoint_json(const fs::path& json_path) {
+  const auto [state, reference] = read_state(json_path);
+  return {state.step, reference.file};
 }
 
 CheckpointState load_checkpoint(const fs::path& path) {
+  if (path.extension() == kTensorsEnding) return load_generation(path);
   const fs::path json_path = checkpoint_json_path(path);
   auto [state, reference] = read_state(json_path);
-  for (;;) {
+  for (int unchanged = 0;;) {
     if (std::optional<TensorFile> tensors = read_tensors(json_path, reference)) {
       state.tensors = std::move(tensors->tensors);
       state.network = take_network_from(state.tensors, json_path);
       return std::move(state);
     }
     // A run that is still saving may have replaced both files since the JSON was read: then look again.
-    std::string missing = std::exchange(reference.file, "");
+    const std::string missing = std::exchange(reference.file, "");
     std::tie(state, reference) = read_state(json_path);
-    if (reference.file == missing) {
-      fail_user("{}: its tensors file is missing: {}; copy it beside the JSON file, or resume from another checkpoint",
-                json_path.string(), (json_path.parent_path() / missing).string());
+    unchanged = reference.file == missing ? unchanged + 1 : 0;
+    if (unchanged == 2) {
+      fail_user("{}: its tensors file is missing: {}; copy it beside the JSON file, or {}", json_path.string(),
+                (json_path.parent_path() / missing).string(), remedy(json_path, missing));
     }
   }
 }

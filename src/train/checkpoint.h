@@ -1,7 +1,10 @@
 #pragma once
-// Checkpoints: NAME.json and the tensors file it names, NAME-<step>-<hash>.safetensors. Killed at any moment, a save
-// leaves the old pair or the new one, complete and matching: the tensors come first under a name of their own, then
-// NAME.json is replaced at once, then older tensors files go.
+// Checkpoints: what is in one, and reading it. train/checkpoint_files.h has the names of its files, and
+// train/checkpoint_saver.h writes them.
+//
+// NAME.json has a description (version, step, model, settings), names a file of tensors with that file's size and
+// checksum, and ends with a checksum over all of that. The tensors' file has the same description in its metadata, so
+// that it is a whole checkpoint by itself: one of an older generation.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +22,8 @@ namespace overtake {
 
 // In the tensors file, beside the weights: the network as JSON.
 inline constexpr std::string_view kNetworkTensor = "overtake.network";
+// In its metadata: the description as JSON.
+inline constexpr std::string_view kDescriptionKey = "checkpoint";
 
 struct CheckpointState {
   std::uint64_t step = 0;   // steps done
@@ -32,18 +37,22 @@ struct CheckpointState {
   // The network that was trained: forward, of one micro-batch. None in checkpoints of version 1.
   std::optional<Graph> network = {};
   std::vector<NamedTensor> tensors = {};  // weights, running statistics, optimizer states, by name
+  bool has_checksum = true;               // over its description; those of versions 1 and 2 have none
 };
 
-// "runs/lenet" and "runs/lenet.json" both mean runs/lenet.json; a user error for a path that names no file ("runs/").
-std::filesystem::path checkpoint_json_path(const std::filesystem::path& path);
+// All but the tensors and the network.
+nlohmann::json description_of(const CheckpointState& state);
+// The text of NAME.json: a description and the tensors that belong to it.
+std::string checkpoint_json(nlohmann::json description, const std::string& tensors_file, const WrittenTensors& written);
 
-// For before long work: creates the folder of `path` and proves that a checkpoint could be written there.
-void check_checkpoint_writable(const std::filesystem::path& path);
-
-// Creates the folder of `path` when it is missing.
-void save_checkpoint(const std::filesystem::path& path, const CheckpointState& state);
-
-// A missing, damaged, foreign or mismatched checkpoint is a user error that says what to do.
+// `path` is that of a checkpoint, for its newest generation, or of a generation's own file of tensors. A missing,
+// damaged, foreign or mismatched one is a user error that says what to do.
 CheckpointState load_checkpoint(const std::filesystem::path& path);
+// Of NAME.json alone.
+struct CheckpointFacts {
+  std::uint64_t step = 0;
+  std::string tensors_file;
+};
+CheckpointFacts read_checkpoint_json(const std::filesystem::path& json_path);
 
 }  // namespace overtake

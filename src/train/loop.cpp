@@ -46,6 +46,31 @@ LearningRateSchedule rates_of(const LoopOptions& options, std::uint64_t steps_pe
                         options.steps != 0 ? options.steps : options.epochs * steps_per_epoch);
 }
 
+// A checkpoint is JSON: what it keeps of a run must be found in it as it was.
+void check_can_be_kept(const LoopOptions& options) {
+  const auto check = [&](const std::string& what, const nlohmann::json& value) {
+    try {
+      static_cast<void>(value.dump());
+    } catch (const nlohmann::json::exception&) {
+      fail_user("`{} {}`: it is not UTF-8, and a checkpoint could not keep it; rename it, or leave out `save`", what,
+                value.is_string() ? value.get<std::string>() : std::string());
+    }
+  };
+  check("model", options.model);
+  for (const auto& [name, value] : options.training_settings.items()) check(name, value);
+}
+
+std::shared_ptr<CheckpointSaver> made_saver(const LoopOptions& options) {
+  if (options.save.empty()) return nullptr;
+  check_can_be_kept(options);
+  auto saver = std::make_shared<CheckpointSaver>(
+      options.save, SaverOptions{.keep = options.keep, .resume = options.resume, .overwrite = options.overwrite});
+  if (saver->is_without_lock())
+    options.note(
+        fmt::format("`save {}`: this file system has no locks; make sure that no other run saves there", options.save));
+  return saver;
+}
+
 class Loop {
  public:
   Loop(TrainingRun& run, const LoopOptions& options) : run_(run), options_(options) {
@@ -54,7 +79,7 @@ class Loop {
     per_epoch_ = Sampler(data_.train->size(), sampler_).batches_per_epoch();
     rates_ = rates_of(options, per_epoch_);
     total_ = rates_.total;
-    if (!options.save.empty() && run.is_first()) check_checkpoint_writable(options.save);
+    if (run.is_first()) saver_ = options.saver ? options.saver : made_saver(options);
     if (!options.resume.empty()) resume();
   }
 
@@ -90,7 +115,9 @@ class Loop {
       keep(result, std::move(step.trace));
       if (options_.save_every != 0 && done % options_.save_every == 0 && done < total_) {
         keep_delayed(result);
-        save(step.loss);
+        save(step.loss, result);
+        if (!result.not_saved.empty())
+          options_.note(fmt::format("{}; training goes on, and the next save tries again", result.not_saved));
       }
       if (seconds_since(last_report) > 0.25 || done == total_) {
         const double rate = static_cast<double>(done - first) / seconds_since(start);
@@ -108,7 +135,7 @@ class Loop {
     }
     keep_delayed(result);
     if (options_.after_steps) options_.after_steps();
-    if (!options_.save.empty() && run_.steps_done() > first) save(result.loss);
+    if (!options_.save.empty() && run_.steps_done() > first) save(result.loss, result);
     result.steps = run_.steps_done();
     std::ranges::sort(step_ms);
     if (!step_ms.empty()) result.step_ms = step_ms[step_ms.size() / 2];
@@ -171,10 +198,11 @@ class Loop {
         "data",
         step,
         culprit.empty() ? (run_.is_divided() ? "one of the devices" : "a task that does not make it again") : culprit,
-        options_.save.empty() ? "" : fmt::format("; checkpoint {} keeps the last good state", options_.save));
+        saver_ && saver_->newest() ? fmt::format("; checkpoint {} keeps the last good state", options_.save) : "");
   }
 
-  void save(float loss) {
+  // What cannot be written is for the next save to try again: no work is lost meanwhile.
+  void save(float loss, LoopResult& result) {
     CheckpointState state;
     state.step = run_.steps_done();
     state.epoch = state.step / per_epoch_;
@@ -189,7 +217,15 @@ class Loop {
     if (!run_.is_first()) return;
     state.network = run_.program().model;
     check_finite(state.tensors, options_.save);
-    save_checkpoint(options_.save, state);
+    try {
+      saver_->save(state);
+      result.not_saved.clear();
+    } catch (const UserError& error) {
+      result.not_saved =
+          fmt::format("`save {}`: step {} is not saved: {}; {}", options_.save, state.step, error.what(),
+                      saver_->newest() ? fmt::format("the last good one is of step {}", *saver_->newest())
+                                       : "there is none before it");
+    }
   }
 
   void resume() {
@@ -206,10 +242,13 @@ class Loop {
   TrainingData data_;
   SamplerOptions sampler_;
   LearningRateSchedule rates_;
+  std::shared_ptr<CheckpointSaver> saver_;  // of the first process, where there is something to save
   std::uint64_t per_epoch_ = 1, total_ = 0;
 };
 
 }  // namespace
+
+void open_saver(LoopOptions& options) { options.saver = made_saver(options); }
 
 void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch) {
   options.opened = opened_data(options, form);
@@ -229,7 +268,12 @@ std::vector<std::string> check_same_run(const CheckpointState& state, const Loop
   check("model", state.model, options.model);
   check("model settings", state.model_settings, options.model_settings);
   check("seed", state.seed, options.seed);
-  return compare_with_kept(state.settings, options.training_settings, options.resume);
+  std::vector<std::string> notes = compare_with_kept(state.settings, options.training_settings, options.resume);
+  if (!state.has_checksum)
+    notes.push_back(fmt::format(
+        "`resume {}`: an earlier version wrote it, without a checksum over its JSON file: changes to that go unnoticed",
+        options.resume));
+  return notes;
 }
 
 EvalResult evaluate(TrainingRun& run, const Dataset& dataset) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/checkpoint.h"
+#include "train/checkpoint_saver.h"
 #include "train/data.h"
 #include "train/learning_rate.h"
 #include "train/run.h"
@@ -31,13 +32,17 @@ struct LoopOptions {
   std::string lr_schedule = "constant";
   std::uint64_t warmup = 0;
   bool augment = false;
-  std::string save = {};         // checkpoint to write; empty: none
-  std::uint64_t save_every = 0;  // steps; 0: at the end only
-  std::string resume = {};       // checkpoint to go on from; empty: start anew
-  std::string model = {};        // name and settings, kept in checkpoints and compared when one is taken up
+  std::string save = {};                        // checkpoint to write; empty: none
+  std::uint64_t save_every = 0;                 // steps; 0: at the end only
+  std::uint64_t keep = 1;                       // generations of the checkpoint
+  bool overwrite = false;                       // of another run
+  std::shared_ptr<CheckpointSaver> saver = {};  // of `save`, by open_saver(); the first process has one
+  std::string resume = {};                      // checkpoint to go on from; empty: start anew
+  std::string model = {};  // name and settings, kept in checkpoints and compared when one is taken up
   nlohmann::json model_settings = nlohmann::json::object();
   nlohmann::json training_settings = nlohmann::json::object();  // see run/resume.h
   bool keep_traces = false;
+  std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for the user
   std::function<void()> after_steps = {};  // called when the last step is done, before it is saved and evaluated
 };
 
@@ -62,9 +67,13 @@ struct LoopResult {
   double step_ms = 0;  // median
   EvalResult test;
   bool interrupted = false;
+  std::string not_saved;  // why the checkpoint does not have the end of the run; empty: it has, or there is none
   // Of the last steps; of ranks also of what they delayed (a step_ns of 0) that was not done beside the next one.
   std::vector<Trace> traces;
 };
+
+// Of the first process, before all else: claims the name that checkpoints are saved under.
+void open_saver(LoopOptions& options);
 
 // Before a run is planned, which takes a while: opens the data and finds what is wrong with the options, for a
 // model that takes such samples, `batch` in a step.

@@ -55,6 +55,10 @@ void check_spec(const RunSpec& spec) {
   parallel_options(spec);
   if (!spec.memory_cap.empty()) parse_bytes(spec.memory_cap, "`memory_cap`");
   parse_bytes(spec.chunk, "`chunk`");
+  if (spec.save.empty() && spec.save_every > 0)
+    fail_user("`save_every {}`: where to? Give the checkpoint's name with `save`", spec.save_every);
+  if (spec.save.empty() && spec.keep > 1)
+    fail_user("`keep {}`: no checkpoint is saved; give its name with `save`", spec.keep);
   if (spec.nesterov && spec.momentum == 0) fail_user("`nesterov`: it needs `momentum` above 0");
   if (spec.machine.empty() && !spec.devices.empty())
     fail_user("`devices {}`: they are of a machine; use it with `machine`", spec.devices);
@@ -72,6 +76,7 @@ LoopOptions loop_options(const RunSpec& spec, const std::function<void(const std
           .augment = spec.augment,
           .save = spec.save,
           .save_every = spec.save_every,
+          .keep = spec.keep,
           .resume = spec.resume,
           .model = spec.model,
           .model_settings = settings_of(spec).all(),

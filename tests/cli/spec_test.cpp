@@ -81,7 +81,7 @@ TEST(Spec, ResumingWithAnotherBetaIsRefused) {
   // Checkpoints of before do not have these. Without --parts, the checkpoint's are taken.
   nlohmann::json checkpoint = nlohmann::json::parse(read_text(save + ".json"));
   for (const char* name : {"beta1", "beta2", "eps", "steps", "device", "skip_pass"}) checkpoint["settings"].erase(name);
-  write_text(save + ".json", checkpoint.dump());
+  write_as_before(save + ".json", checkpoint);
   const std::string longer = "train " + kRun + "--beta1 0.8 --steps 9 ";
   EXPECT_EQ(hash_after(longer + "--resume " + save), hash_after(longer + "--parts 2"));
   const CommandResult other = overtake(longer + "--parts 3 --resume " + save);

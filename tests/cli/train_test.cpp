@@ -55,7 +55,7 @@ TEST(Train, ResumeIsAsIfNeverStopped) {
     const std::string run = kSmall + optimizer + " --lr-schedule step:20:0.5 --json ";
     const std::string straight = hash_of(overtake(run + "--steps 50"));
     const std::string save = folder / "half";
-    ASSERT_EQ(overtake(run + "--steps 23 --save " + save).exit_code, 0);
+    ASSERT_EQ(overtake(run + "--steps 23 --overwrite --save " + save).exit_code, 0);
     const CommandResult resumed = overtake(run + "--steps 50 --resume " + save + " --save " + save);
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(hash_of(resumed), straight);
@@ -71,7 +71,7 @@ TEST(Train, ResumesANetworkWhoseShapeHasChanged) {
   ASSERT_EQ(overtake(wide + "--steps 4 --save " + save).exit_code, 0);
   nlohmann::json described = nlohmann::json::parse(read_text(save + ".json"));
   described["model"]["settings"]["width"] = 4;
-  write_text(save + ".json", described.dump());
+  write_as_before(save + ".json", described);
   const CommandResult resumed = overtake(narrow + "--steps 8 --resume " + save);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_NE(resumed.err.find("its network is not that of cnn any more"), std::string::npos) << resumed.err;
@@ -104,9 +104,8 @@ TEST(Train, ResumesWithoutANetworkInTheCheckpoint) {
   const std::filesystem::path tensors = folder / described["tensors"]["file"].get<std::string>();
   TensorFile file = read_safetensors(tensors);
   EXPECT_EQ(std::erase_if(file.tensors, [](const NamedTensor& t) { return t.name == "overtake.network"; }), 1u);
-  described["version"] = 1;
   described["tensors"]["hash"] = hash_text(write_safetensors(tensors, file.tensors, file.metadata).hash);
-  write_text(save + ".json", described.dump());
+  write_as_before(save + ".json", described, /*version=*/1);
   EXPECT_EQ(hash_of(overtake(kSmall + "--json --steps 8 --resume " + save)),
             hash_of(overtake(kSmall + "--json --steps 8")));
 }

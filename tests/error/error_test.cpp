@@ -168,6 +168,15 @@ TEST(Error, OutputsThatAreThereAlready) {
   EXPECT_EQ(overtake("export " + (folder / "run") + " -o /dev/null").exit_code, 0);
 }
 
+TEST(Error, CheckpointsThatCannotBe) {
+  expect_user_error(kRun + "--save-every 20", {"--save-every 20", "--save"});
+  expect_user_error(kRun + "--keep 2", {"--keep 2", "--save"});
+  const ScratchFolder folder;
+  expect_user_error(kRun + "--save " + (folder / std::string(215, 'n')), {"--save", "too long"});
+  expect_user_error(kRun + "--save " + (folder / "\xff"), {"--save", "not UTF-8"});
+  expect_user_error(kRun + "--keep 0 --save " + (folder / "run"), {"--keep 0"});
+}
+
 TEST(Error, UnwritableOutput) {
   expect_user_error("models > /dev/full", {"could not be written"});
   expect_user_error("models --json > /dev/full", {"could not be written"});
@@ -208,11 +217,23 @@ TEST_F(Checkpoint, OfOtherSettings) {
   expect_user_error(kRun + "--lr 0.5 --resume " + path(), {"--resume", "lr", "0.5"});
   expect_user_error(kRun + "--seed 9 --resume " + path(), {"--resume", "seed", "9"});
 }
+TEST_F(Checkpoint, IsNotReplacedByAnotherRun) {
+  const std::string json = read_text(path() + ".json"), tensors = read_text(tensors_file());
+  expect_user_error(kRun + "--save " + path(), {"--save", "there is a checkpoint", "--resume", "--overwrite"});
+  EXPECT_EQ(read_text(path() + ".json"), json);
+  EXPECT_EQ(read_text(tensors_file()), tensors);
+}
+TEST_F(Checkpoint, Changed) {
+  nlohmann::json described = nlohmann::json::parse(read_text(path() + ".json"));
+  described["settings"]["parts"] = 3;
+  write_text(path() + ".json", described.dump());
+  expect_user_error(kRun + "--resume " + path(), {"run.json", "damaged", "checksum"});
+}
 TEST_F(Checkpoint, StaysWhereALossIsNotFinite) {
   const std::string json = read_text(path() + ".json"), tensors = read_text(tensors_file());
   const CommandResult r = overtake(
       "train cnn --set width=4 --batch 8 --data synthetic:64 --schedule in-order --steps 40 "
-      "--lr 1e18 --momentum 0 --save-every 100 --save " +
+      "--lr 1e18 --momentum 0 --save-every 100 --overwrite --save " +
       path());
   EXPECT_EQ(r.exit_code, 2) << r.err;
   EXPECT_NE(r.err.find("not finite"), std::string::npos) << r.err;
