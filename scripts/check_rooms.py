@@ -2,7 +2,8 @@
 """Checks that dependencies between the folders of src/ and the public headers point one way.
 
 The public headers, include/overtake/, are the lowest room: they include one another and the standard library, nothing
-else. Prints every #include that leads to a room its own room must not know, and exits 1 if there is one.
+else. Prints every #include that leads to a room its own room must not know, and every call of a parser around the one
+reader that bounds what it takes, and exits 1 if there is one.
 """
 import pathlib
 import re
@@ -36,6 +37,8 @@ MAY_SEE_PUBLIC = {
     "kernels": ["error", "layout"],
     "launch": ["error"],
 }
+# Readers that bound what comes from outside: nobody else calls the libraries behind them.
+ONE_READER = {re.compile(r"\b[jJ]son::parse\("): "src/base/json.cpp", re.compile(r"\btoml::parse\("): "src/base/toml.cpp"}
 PUBLIC = "overtake"
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 STANDARD_HEADER = re.compile(r"[a-z_]+")  # those of C++: no folder, no ending
@@ -79,6 +82,9 @@ def main() -> int:
                 fault = fault_of_public(found[1], found[2]) if room == PUBLIC else fault_of(room, found[2])
                 if fault:
                     wrong.append(f"{path}:{number}: {fault}")
+            for call, reader in ONE_READER.items():
+                if call.search(line.partition("//")[0]) and path != root / reader:
+                    wrong.append(f"{path}:{number}: only {reader} may call this; use its functions")
     print("\n".join(wrong) if wrong else f"rooms: {len(public) + len(private)} files, all dependencies point one way")
     return 1 if wrong else 0
 

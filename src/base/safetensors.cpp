@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 
 // The format: an unsigned 64-bit length, that many bytes of JSON, the data. The JSON maps each name to its type, shape
 // and place [begin, end) in the data; the places leave no gap and do not overlap.
@@ -104,7 +105,7 @@ json parse_header(std::string_view text, const std::string& file) {
   };
   json header;
   try {
-    header = json::parse(text, check);
+    header = parse_json(text, check);
   } catch (const json::exception& error) {
     fail_user("{}: the header is not JSON: {}; {}", file, error.what(), kRemedy);
   }

@@ -21,7 +21,7 @@ const char* to_string(TransferKind kind) {
     case TransferKind::barrier:
       return "barrier";
   }
-  return "?";
+  return "unknown";
 }
 
 PartRange part_of(std::size_t count, int parts, int index) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace overtake {
 namespace {
@@ -70,7 +71,7 @@ void tell_all(Store& store, const std::string& name, const std::string& text) {
 
 Card read_card(Store& store, int rank, const std::string& text) {
   try {
-    const Json card = Json::parse(text);
+    const Json card = parse_json(text);
     return {card.at("protocol"), card.at("size"), card.at("process"), card.at("identity"),
             from_hex(card.at("message"))};
   } catch (const std::exception& error) {
@@ -142,7 +143,7 @@ std::vector<std::string> call_roll(Store& store, const RollCall& mine) {
 
 CommError first_of_all(Store& store, const CommError& error) try {
   store.put("lost", Json{{"rank", error.rank()}, {"text", error.what()}}.dump());
-  const Json first = Json::parse(store.get("lost").value_or("{}"), nullptr, false);
+  const Json first = parse_json_or_discard(store.get("lost").value_or("{}"));
   if (!first.is_object()) return error;
   return {first.value("rank", error.rank()), first.value("text", error.what())};
 } catch (const UserError&) {  // the store is gone, too

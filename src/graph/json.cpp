@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "overtake/plan.h"
 
 namespace overtake {
@@ -42,13 +43,13 @@ Attrs attrs_from_json(const json& in) {
   Attrs out;
   for (const auto& [name, value] : in.items()) {
     if (value.is_number_integer())
-      out.set(name, value.get<std::int64_t>());
+      out.set(name, checked<std::int64_t>(value));
     else if (value.is_number())
       out.set(name, value.get<double>());
     else if (value.is_string())
       out.set(name, value.get<std::string>());
     else
-      out.set(name, value.get<std::vector<std::int64_t>>());
+      out.set(name, checked<std::vector<std::int64_t>>(value));
   }
   return out;
 }
@@ -89,20 +90,20 @@ json to_json(const Graph& g) {
 }
 
 Graph graph_from_json(const json& in) {
-  if (in.at("format").get<int>() != kFormat)
-    fail_user("graph file: format {} is not known; this build reads format {}", in.at("format").get<int>(), kFormat);
+  if (checked<int>(in.at("format")) != kFormat)
+    fail_user("graph file: format {} is not known; this build reads format {}", checked<int>(in.at("format")), kFormat);
   Graph g;
   g.model = in.at("model").get<std::string>();
-  g.parts = in.at("parts").get<std::uint32_t>();
-  g.losses = in.at("losses").get<std::vector<BufferId>>();
+  g.parts = checked<std::uint32_t>(in.at("parts"));
+  g.losses = checked<std::vector<BufferId>>(in.at("losses"));
   for (const json& row : in.at("buffers")) {
-    const auto dims = row.at(3).get<std::vector<std::int64_t>>();
+    const auto dims = checked<std::vector<std::int64_t>>(row.at(3));
     const BufferId b =
         g.add_buffer(row.at(0).get<std::string>(), Shape(dims), dtype_from_string(row.at(1).get<std::string>()),
                      role_from_string(row.at(2).get<std::string>()));
     g.buffers[b].layout = layout_from_string(row.at(4).get<std::string>());
-    g.buffers[b].device = row.at(5).get<std::uint16_t>();
-    g.buffers[b].inside = {row.at(6).get<BufferId>(), row.at(7).get<std::int64_t>()};
+    g.buffers[b].device = checked<std::uint16_t>(row.at(5));
+    g.buffers[b].inside = {checked<BufferId>(row.at(6)), checked<std::int64_t>(row.at(7))};
   }
   for (const json& name : in.at("layers")) g.add_layer(name.get<std::string>());
   g.attrs.clear();
@@ -111,28 +112,28 @@ Graph graph_from_json(const json& in) {
     std::vector<StoredPart> parts;
     for (const json& part : row.at(8))
       parts.push_back({g.intern(part.at(0).get<std::string>()),
-                       part.at(1).get<std::int64_t>(),
-                       {static_cast<Init::Kind>(part.at(2).get<int>()), part.at(3).get<double>()}});
-    g.parameters.push_back({.buffer = row.at(0).get<BufferId>(),
-                            .gradient = row.at(1).get<BufferId>(),
-                            .copy = row.at(6).get<BufferId>(),
-                            .init = {static_cast<Init::Kind>(row.at(2).get<int>()), row.at(3).get<double>()},
+                       checked<std::int64_t>(part.at(1)),
+                       {static_cast<Init::Kind>(checked<int>(part.at(2))), part.at(3).get<double>()}});
+    g.parameters.push_back({.buffer = checked<BufferId>(row.at(0)),
+                            .gradient = checked<BufferId>(row.at(1)),
+                            .copy = checked<BufferId>(row.at(6)),
+                            .init = {static_cast<Init::Kind>(checked<int>(row.at(2))), row.at(3).get<double>()},
                             .stored_transposed = row.at(4).get<bool>(),
                             .is_frozen = row.at(5).get<bool>(),
-                            .stored_rows = row.at(7).get<std::int64_t>(),
+                            .stored_rows = checked<std::int64_t>(row.at(7)),
                             .parts = std::move(parts)});
     if (row.size() > 9) g.parameters.back().stored_shape = Shape(row.at(9).get<std::vector<std::int64_t>>());
   }
   for (const json& row : in.at("constants"))
-    g.constants.push_back({row.at(0).get<BufferId>(),
+    g.constants.push_back({checked<BufferId>(row.at(0)),
                            std::make_shared<const std::vector<std::byte>>(from_hex(row.at(1).get<std::string>()))});
   for (const json& row : in.at("tasks")) {
-    const auto reads = row.at(6).get<std::vector<BufferId>>(), writes = row.at(7).get<std::vector<BufferId>>();
+    const auto reads = checked<std::vector<BufferId>>(row.at(6)), writes = checked<std::vector<BufferId>>(row.at(7));
     const TaskId t =
         g.add_task(kind_from_string(row.at(0).get<std::string>()), op_from_string(row.at(1).get<std::string>()),
-                   row.at(2).get<LayerId>(), row.at(3).get<AttrsId>(), reads, writes);
-    g.tasks[t].device = row.at(4).get<std::uint16_t>();
-    g.tasks[t].micro_batch = row.at(5).get<std::uint32_t>();
+                   checked<LayerId>(row.at(2)), checked<AttrsId>(row.at(3)), reads, writes);
+    g.tasks[t].device = checked<std::uint16_t>(row.at(4));
+    g.tasks[t].micro_batch = checked<std::uint32_t>(row.at(5));
     g.tasks[t].is_delayed = row.at(8).get<bool>();
   }
   return g;
@@ -142,7 +143,7 @@ Graph graph_from_json(const json& in) {
 template <class Read>
 auto read_text(std::string_view text, const char* what, Read&& read) {
   try {
-    return read(json::parse(text));
+    return read(parse_json(text));
   } catch (const json::exception& e) {
     fail_user("{} file: it is damaged or no {} of ours: {}; save it again", what, what, e.what());
   } catch (const InternalError& e) {
@@ -187,17 +188,19 @@ Plan load_plan_json(std::string_view text) {
     Plan plan;
     plan.graph = graph_from_json(in.at("graph"));
     plan.schedule = in.at("schedule").get<std::string>();
-    plan.offsets = in.at("offsets").get<std::vector<std::uint64_t>>();
-    plan.arena_bytes = in.at("arena_bytes").get<std::uint64_t>();
-    plan.persistent_bytes = in.at("persistent_bytes").get<std::uint64_t>();
-    plan.live_bytes = in.at("live_bytes").get<std::uint64_t>();
-    for (const json& s : in.at("skipped")) plan.skipped.push_back(static_cast<char>(s.get<int>()));
+    plan.offsets = checked<std::vector<std::uint64_t>>(in.at("offsets"));
+    plan.arena_bytes = checked<std::uint64_t>(in.at("arena_bytes"));
+    plan.persistent_bytes = checked<std::uint64_t>(in.at("persistent_bytes"));
+    plan.live_bytes = checked<std::uint64_t>(in.at("live_bytes"));
+    for (const json& s : in.at("skipped")) plan.skipped.push_back(static_cast<char>(checked<int>(s)));
     for (const json& row : in.at("shares"))
-      plan.shares.push_back({row.at(0).get<BufferId>(), row.at(1).get<BufferId>()});
-    for (const json& row : in.at("waits")) plan.waits.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
-    for (const json& row : in.at("joins")) plan.joins.push_back({row.at(0).get<TaskId>(), row.at(1).get<TaskId>()});
+      plan.shares.push_back({checked<BufferId>(row.at(0)), checked<BufferId>(row.at(1))});
+    for (const json& row : in.at("waits"))
+      plan.waits.push_back({checked<TaskId>(row.at(0)), checked<TaskId>(row.at(1))});
+    for (const json& row : in.at("joins"))
+      plan.joins.push_back({checked<TaskId>(row.at(0)), checked<TaskId>(row.at(1))});
     for (const json& row : in.at("lanes"))
-      plan.lanes.push_back({row.at("device").get<std::uint16_t>(), row.at("tasks").get<std::vector<TaskId>>(),
+      plan.lanes.push_back({checked<std::uint16_t>(row.at("device")), checked<std::vector<TaskId>>(row.at("tasks")),
                             row.value("is_asynchronous", false)});
     verify(plan);
     return plan;
@@ -214,10 +217,10 @@ std::string save_json(const Trace& trace) {
 Trace load_trace_json(std::string_view text) {
   return read_text(text, "trace", [](const json& in) {
     Trace trace;
-    trace.step_ns = in.at("step_ns").get<std::int64_t>();
+    trace.step_ns = checked<std::int64_t>(in.at("step_ns"));
     for (const json& row : in.at("spans"))
-      trace.spans.push_back({row.at(0).get<TaskId>(), row.at(1).get<std::uint32_t>(), row.at(2).get<std::int64_t>(),
-                             row.at(3).get<std::int64_t>()});
+      trace.spans.push_back({checked<TaskId>(row.at(0)), checked<std::uint32_t>(row.at(1)),
+                             checked<std::int64_t>(row.at(2)), checked<std::int64_t>(row.at(3))});
     return trace;
   });
 }

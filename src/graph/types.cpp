@@ -32,6 +32,13 @@ E from_name(const std::array<std::string_view, N>& names, std::string_view name,
   fail_user("graph: unknown {}: '{}'; known are {}", what, name, fmt::join(names, ", "));
 }
 
+// Of any number, because some come from other processes.
+template <class E, std::size_t N>
+std::string_view name_of(const std::array<std::string_view, N>& names, E x) {
+  const auto at = static_cast<std::size_t>(x);
+  return at < N ? names[at] : "unknown";
+}
+
 template <class T>
 const T& get_attr(const std::map<std::string, AttrValue>& values, const std::string& name) {
   const auto it = values.find(name);
@@ -43,10 +50,10 @@ const T& get_attr(const std::map<std::string, AttrValue>& values, const std::str
 
 }  // namespace
 
-std::string_view to_string(DType x) { return kDTypes[static_cast<std::size_t>(x)]; }
-std::string_view to_string(Kind x) { return kKinds[static_cast<std::size_t>(x)]; }
-std::string_view to_string(Role x) { return kRoles[static_cast<std::size_t>(x)]; }
-std::string_view to_string(Op x) { return kOps[static_cast<std::size_t>(x)]; }
+std::string_view to_string(DType x) { return name_of(kDTypes, x); }
+std::string_view to_string(Kind x) { return name_of(kKinds, x); }
+std::string_view to_string(Role x) { return name_of(kRoles, x); }
+std::string_view to_string(Op x) { return name_of(kOps, x); }
 DType dtype_from_string(std::string_view s) { return from_name<DType>(kDTypes, s, "element type"); }
 Kind kind_from_string(std::string_view s) { return from_name<Kind>(kKinds, s, "kind of task"); }
 Role role_from_string(std::string_view s) { return from_name<Role>(kRoles, s, "role of buffer"); }

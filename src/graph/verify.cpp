@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/countable.h"
 #include "graph/place.h"
 #include "overtake/plan.h"
 
@@ -16,8 +17,7 @@ void verify_tables(const Graph& g) {
     const Buffer& x = g.buffers[b];
     OVERTAKE_CHECK(x.layout.rank == x.shape.rank, "buffer {}: a layout of {} dimensions for a shape {}",
                    g.buffer_name(b), x.layout.rank, to_string(x.shape));
-    OVERTAKE_CHECK(std::ranges::all_of(x.shape.span(), [](std::int64_t d) { return d >= 0; }), "buffer {}: shape {}",
-                   g.buffer_name(b), to_string(x.shape));
+    OVERTAKE_CHECK(is_countable(x.shape), "buffer {}: shape {}", g.buffer_name(b), to_string(x.shape));
   }
   for (const Parameter& p : g.parameters)
     OVERTAKE_CHECK(is_buffer(p.buffer) && (p.gradient == kNone || is_buffer(p.gradient)) &&

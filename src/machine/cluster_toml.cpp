@@ -322,13 +322,7 @@ Cluster parse_cluster(std::string_view text, const std::string& where) {
         "{}:{}: this is the form that cluster files had before; machine files are TOML now, docs/machines.md "
         "says how each line is written in it",
         where, line);
-  toml::table file;
-  try {
-    file = toml::parse(text, where);
-  } catch (const toml::parse_error& error) {
-    fail_user("{}:{}: not TOML: {}; docs/machines.md has an example", where, error.source().begin.line,
-              error.description());
-  }
+  const toml::table file = parse_toml(text, where, "docs/machines.md has an example");
   return Reader(file, where).read();
 }
 

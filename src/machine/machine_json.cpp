@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "machine/cluster_check.h"
 #include "overtake/machine.h"
 
@@ -10,20 +11,18 @@ namespace overtake {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryLevel, name, bytes, bytes_per_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CommunicationCost, sms, in_network_sms, memory_factor, in_network_memory_factor)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceType, name, target, f32_flops, tf32_flops, bf16_flops, memories, sms, profile,
-                                   communication)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceSlot, device, count)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeType, name, count, devices)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reduction, mode, entries, entry_bytes, round_trip_ns, fixed_ns, efficiency)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SwitchType, node, name, count, reduction)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Endpoint, node, name, index)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LinkType, from, to, kind, wiring, count, bandwidth, latency_ns, oversubscription)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cluster, name, devices, nodes, switches, links)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFailure, device, at_ns)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClusterOptions, speeds, failures, algorithm, protocol, chunk_bytes, is_fluid,
-                                   overlap_slows)
+OVERTAKE_JSON_STRUCT(MemoryLevel, name, bytes, bytes_per_s)
+OVERTAKE_JSON_STRUCT(CommunicationCost, sms, in_network_sms, memory_factor, in_network_memory_factor)
+OVERTAKE_JSON_STRUCT(DeviceType, name, target, f32_flops, tf32_flops, bf16_flops, memories, sms, profile, communication)
+OVERTAKE_JSON_STRUCT(DeviceSlot, device, count)
+OVERTAKE_JSON_STRUCT(NodeType, name, count, devices)
+OVERTAKE_JSON_STRUCT(Reduction, mode, entries, entry_bytes, round_trip_ns, fixed_ns, efficiency)
+OVERTAKE_JSON_STRUCT(SwitchType, node, name, count, reduction)
+OVERTAKE_JSON_STRUCT(Endpoint, node, name, index)
+OVERTAKE_JSON_STRUCT(LinkType, from, to, kind, wiring, count, bandwidth, latency_ns, oversubscription)
+OVERTAKE_JSON_STRUCT(Cluster, name, devices, nodes, switches, links)
+OVERTAKE_JSON_STRUCT(DeviceFailure, device, at_ns)
+OVERTAKE_JSON_STRUCT(ClusterOptions, speeds, failures, algorithm, protocol, chunk_bytes, is_fluid, overlap_slows)
 
 namespace {
 
@@ -58,7 +57,7 @@ void check_devices(const Machine& machine) {
     fail_user("machine: {} speeds and {} memories of {} devices; save it again", options.speeds.size(),
               machine.memory.size(), devices);
   for (const double speed : options.speeds)
-    if (!(speed > 0)) fail_user("machine: a device of speed {}; save it again", speed);
+    if (!is_speed(speed)) fail_user("machine: a device of speed {}; save it again", speed);
   for (const DeviceFailure& failure : options.failures)
     if (failure.device >= devices || failure.at_ns < 0)
       fail_user("machine: device {} of {} fails; save it again", failure.device, devices);
@@ -80,16 +79,16 @@ std::string save_json(const Machine& machine) {
 
 Machine load_machine_json(std::string_view text) {
   try {
-    const json in = json::parse(text);
+    const json in = parse_json(text);
     Machine machine;
-    machine.kind = in.at("kind").get<Machine::Kind>();
-    machine.cluster = in.at("cluster").get<Cluster>();
-    machine.options = in.at("options").get<ClusterOptions>();
-    machine.memory = in.at("memory").get<std::vector<std::int64_t>>();
-    machine.steps = in.at("steps").get<int>();
+    machine.kind = checked<Machine::Kind>(in.at("kind"));
+    machine.cluster = checked<Cluster>(in.at("cluster"));
+    machine.options = checked<ClusterOptions>(in.at("options"));
+    machine.memory = checked<std::vector<std::int64_t>>(in.at("memory"));
+    machine.steps = checked<int>(in.at("steps"));
     machine.text = in.at("text").get<std::string>();
-    machine.most_lanes = in.at("most_lanes").get<std::size_t>();
-    machine.kernels = in.at("kernels").get<DeviceTarget>();
+    machine.most_lanes = checked<std::size_t>(in.at("most_lanes"));
+    machine.kernels = checked<DeviceTarget>(in.at("kernels"));
     if (machine.kind > Machine::Kind::one_lane || machine.kernels > DeviceTarget::cpu)
       fail_user("machine: it is of no known kind; save it again");
     if (!machine.has_devices()) return machine;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace overtake {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kFormat = 1;
 std::string save_json(const MeasuredStep& measured) {
   return nlohmann::json{{"measured_step", kFormat}, {"key", measured.key},
                         {"of", measured.of},        {"device", measured.device},
-                        {"ns", measured.ns},        {"step", nlohmann::json::parse(save_json(measured.step))}}
+                        {"ns", measured.ns},        {"step", parse_json(save_json(measured.step))}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -29,12 +30,12 @@ MeasuredStep load_measured_step(const std::filesystem::path& path) {
   MeasuredStep out;
   int format = 0;
   try {
-    const auto in = nlohmann::json::parse(text);
-    format = in.at("measured_step").get<int>();
+    const auto in = parse_json(text);
+    format = checked<int>(in.at("measured_step"));
     out.key = in.at("key").get<std::string>();
     out.of = in.at("of").get<std::string>();
     out.device = in.at("device").get<std::string>();
-    out.ns = in.at("ns").get<std::vector<std::int64_t>>();
+    out.ns = checked<std::vector<std::int64_t>>(in.at("ns"));
     out.step = load_graph_json(in.at("step").dump());
   } catch (const nlohmann::json::exception& e) {
     damaged(fmt::format("it is damaged or no profile ({})", e.what()));

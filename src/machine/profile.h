@@ -2,6 +2,7 @@
 // Measured times of the tasks of a graph on the device at hand, and how much tasks slow each other down side by side.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,11 @@ struct Profile {
   // was.
   std::vector<std::int64_t> joint_ns = {};
 };
+
+// As a file: `key` says of what it is. What is read is nothing where it is of something else, or not of so many tasks;
+// what json throws where the text is none of ours.
+std::string save_json(const Profile& profile, const std::string& key);
+std::optional<Profile> load_profile_json(std::string_view text, const std::string& key, std::size_t tasks);
 
 // Medians over traces of the same graph.
 std::vector<std::int64_t> median_times(const std::vector<Trace>& traces, std::size_t tasks);

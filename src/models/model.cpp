@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/countable.h"
 #include "ops/op.h"
 
 namespace overtake {
@@ -26,22 +27,8 @@ Attrs attention_attrs(const Attention& o) {
   return attrs;
 }
 
-// Up to here, sizes in elements and bytes can be counted without an overflow.
-bool is_countable(const Shape& shape) {
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-  std::int64_t left = kMostElements;
-  return std::ranges::all_of(shape.span(), [&](std::int64_t d) { return d >= 0 && (d == 0 || (left /= d) > 0); });
-}
-
-// Beyond this nothing fits into memory, and sizes would leave 64 bits.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-
-bool is_too_large(const Shape& s) {
-  std::int64_t elements = 1;
-  return std::ranges::any_of(s.span(), [&](std::int64_t d) {
-    return __builtin_mul_overflow(elements, d, &elements) || elements > kMostElements;
-  });
-}
+// Networks have thousands of layers at most; what plans one would take hours for more.
+constexpr std::size_t kMostTasks = 1 << 15;
 
 }  // namespace
 
@@ -68,6 +55,8 @@ Value Model::mask(std::vector<std::int64_t> s, const std::string& name) { return
 
 Value Model::layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, const std::string& given_name,
                    const std::vector<ParameterChoice>& parameters) {
+  if (graph_.tasks.size() >= kMostTasks)
+    fail_user("model {}: it would have more than {} operations; lower the settings", graph_.model, kMostTasks);
   const std::uint32_t number = ++layers_of_op_[static_cast<std::size_t>(op)];
   const std::string name = given_name.empty() ? fmt::format("{}{}", to_string(op), number) : given_name;
   std::vector<TensorType> types;
@@ -87,13 +76,8 @@ Value Model::layer(Op op, const std::vector<Value>& inputs, const Attrs& attrs, 
               e.what());
   }
 
-  for (const OutputForm& out : form.outputs)
-    if (!is_countable(out.shape))
-      fail_user("model {}: layer '{}' ({}): a result of {} is too large; lower its dimensions", graph_.model, name,
-                to_string(op), to_string(out.shape));
-
   const auto check_size = [&](const Shape& s) {
-    if (is_too_large(s))
+    if (!is_countable(s))
       fail_user("model {}: layer '{}' ({}): a tensor of {} is too large; lower the settings", graph_.model, name,
                 to_string(op), to_string(s));
   };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "ops/check_task.h"
 #include "overtake/version.h"
 #include "plan/detail_of.h"
@@ -14,14 +15,14 @@ namespace overtake {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChunkTask, kind, is_joined, chunk, micro_batch)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineLayout, first_block, device_of, route_of)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PipelineSchedule, name, layout, orders)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Lane, device, tasks, is_asynchronous)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Wait, before, after)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Join, first, second)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SideWork, tasks, waits)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TaskOrder, schedule, lanes, waits, joins, delayed)
+OVERTAKE_JSON_STRUCT(ChunkTask, kind, is_joined, chunk, micro_batch)
+OVERTAKE_JSON_STRUCT(PipelineLayout, first_block, device_of, route_of)
+OVERTAKE_JSON_STRUCT(PipelineSchedule, name, layout, orders)
+OVERTAKE_JSON_STRUCT(Lane, device, tasks, is_asynchronous)
+OVERTAKE_JSON_STRUCT(Wait, before, after)
+OVERTAKE_JSON_STRUCT(Join, first, second)
+OVERTAKE_JSON_STRUCT(SideWork, tasks, waits)
+OVERTAKE_JSON_STRUCT(TaskOrder, schedule, lanes, waits, joins, delayed)
 
 namespace {
 
@@ -31,11 +32,11 @@ constexpr std::string_view kKind = "overtake-plan";
 // [ns, compute_ns, memory_ns, load, joint_ns]
 json to_json(const TaskCost& c) { return {c.ns, c.compute_ns, c.memory_ns, c.load, c.joint_ns}; }
 TaskCost cost_from(const json& row) {
-  return {.ns = row.at(0).get<std::int64_t>(),
-          .compute_ns = row.at(1).get<std::int64_t>(),
-          .memory_ns = row.at(2).get<std::int64_t>(),
+  return {.ns = checked<std::int64_t>(row.at(0)),
+          .compute_ns = checked<std::int64_t>(row.at(1)),
+          .memory_ns = checked<std::int64_t>(row.at(2)),
           .load = row.at(3).get<double>(),
-          .joint_ns = row.at(4).get<std::int64_t>()};
+          .joint_ns = checked<std::int64_t>(row.at(4))};
 }
 
 json json_of_costs(const Program& p) {
@@ -75,18 +76,18 @@ json to_json(const PlanChoice& c, bool is_chosen) {
 
 PlanChoice choice_from(const json& in) {
   PlanChoice c{.name = in.at("name").get<std::string>(),
-               .predicted_ns = in.at("predicted_ns").get<std::int64_t>(),
-               .measured_ns = in.at("measured_ns").get<std::int64_t>(),
-               .peak_bytes = in.at("peak_bytes").get<std::vector<std::uint64_t>>(),
+               .predicted_ns = checked<std::int64_t>(in.at("predicted_ns")),
+               .measured_ns = checked<std::int64_t>(in.at("measured_ns")),
+               .peak_bytes = checked<std::vector<std::uint64_t>>(in.at("peak_bytes")),
                .fits = in.at("fits").get<bool>(),
-               .won_rounds = in.at("won_rounds").get<int>(),
+               .won_rounds = checked<int>(in.at("won_rounds")),
                .reason = in.at("reason").get<std::string>()};
   if (!in.contains("schedule")) return c;
-  c.schedule = in.at("schedule").get<PipelineSchedule>();
+  c.schedule = checked<PipelineSchedule>(in.at("schedule"));
   c.reduce = in.at("reduce").get<std::string>();
   c.first_k = first_k_from_string(in.at("first_k").get<std::string>());
-  c.side = in.at("side").get<SideWork>();
-  c.order = in.at("order").get<TaskOrder>();
+  c.side = checked<SideWork>(in.at("side"));
+  c.order = checked<TaskOrder>(in.at("order"));
   return c;
 }
 
@@ -101,13 +102,13 @@ Program program_from(const json& in) {
   Program p;
   p.spec = spec_from_json(in.at("spec"));
   p.machine = load_machine_json(in.at("machine").dump());
-  p.devices = in.at("devices").get<std::vector<std::uint32_t>>();
+  p.devices = checked<std::vector<std::uint32_t>>(in.at("devices"));
   p.model = load_graph_json(in.at("model").dump());
   p.step = load_graph_json(in.at("step").dump());
   share_constants(p.model, p.step);
   p.costs = costs_from(in.at("costs"));
   for (const json& choice : in.at("choices")) p.choices.push_back(choice_from(choice));
-  p.chosen = in.at("chosen").get<std::size_t>();
+  p.chosen = checked<std::size_t>(in.at("chosen"));
   p.reason = in.at("reason").get<std::string>();
   return p;
 }
@@ -132,8 +133,8 @@ std::string save_choices(const Program& p) {
 }
 
 void take_choices(Program& p, std::string_view text) {
-  const json in = json::parse(text);
-  p.chosen = in.at("chosen").get<std::size_t>();
+  const json in = parse_json(text);
+  p.chosen = checked<std::size_t>(in.at("chosen"));
   p.reason = in.at("reason").get<std::string>();
   p.costs = costs_from(in.at("costs"));
   p.choices.clear();
@@ -156,12 +157,12 @@ std::string save_json(const Program& p) {
               {"format", kFormat},
               {"version", std::string(version())},
               {"spec", json_of(p.spec)},
-              {"machine", json::parse(save_json(p.machine))},
+              {"machine", parse_json(save_json(p.machine))},
               {"devices", p.devices},
               {"chosen", p.chosen},
               {"reason", p.reason},
-              {"model", json::parse(save_json(p.model))},
-              {"step", json::parse(save_json(p.step))}};
+              {"model", parse_json(save_json(p.model))},
+              {"step", parse_json(save_json(p.step))}};
   out["costs"] = json_of_costs(p);
   json& choices = out["choices"] = json::array();
   for (std::size_t i = 0; i < p.choices.size(); ++i) choices.push_back(to_json(p.choices[i], i == p.chosen));
@@ -169,7 +170,7 @@ std::string save_json(const Program& p) {
 }
 
 Program load_program_json(std::string_view text, const std::string& where) {
-  const json in = json::parse(text, nullptr, false);
+  const json in = parse_json_or_discard(text);
   if (in.is_discarded()) fail_user("{}: it is damaged: it is not JSON; write it again with `overtake plan`", where);
   if (!in.is_object() || in.value("kind", json()) != kKind)
     fail_user("{}: it is no plan of Overtake's; write one with `overtake plan MODEL -o FILE`", where);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace overtake {
 namespace {
@@ -34,11 +35,13 @@ class EventReader {
     const std::string text = read_file(path_);
     if (text.starts_with("\x1f\x8b")) fail_user("{}: a compressed file; unpack it with gunzip first", path_);
     try {
-      const json top = json::parse(
+      const json top = parse_json(
           text, [this](int depth, json::parse_event_t what, json& value) { return take(depth, what, value); });
     } catch (const json::parse_error& e) {
-      fail_user("{}: not JSON, or cut short, at byte {}; give what `trace` or a profiler's Chrome export wrote", path_,
-                e.byte);
+      fail_user(
+          "{}: not JSON, cut short, or nested too deeply, at byte {}; give what `trace` or a profiler's Chrome export "
+          "wrote",
+          path_, e.byte);
     }
     close_open_spans();
     name_processes();
@@ -113,15 +116,15 @@ class EventReader {
     out.kind = text_at(*args, "kind");
     out.op = text_at(*args, "op");
     out.layer = text_at(*args, "layer");
-    out.task = args->at("task").get<std::uint32_t>();
-    out.waits_for = args->at("waits_for").get<std::vector<std::uint32_t>>();
+    out.task = checked<std::uint32_t>(args->at("task"));
+    out.waits_for = checked<std::vector<std::uint32_t>>(args->at("waits_for"));
     if (!args->contains("waits_for_last")) {
-      out.step = args->at("step").get<std::uint32_t>();
+      out.step = checked<std::uint32_t>(args->at("step"));
       return out;
     }
     // Of a rank of several: what began before the first step has no number.
-    if (args->contains("step")) out.step = args->at("step").get<std::uint32_t>();
-    out.waits_for_last = args->at("waits_for_last").get<std::vector<std::uint32_t>>();
+    if (args->contains("step")) out.step = checked<std::uint32_t>(args->at("step"));
+    out.waits_for_last = checked<std::vector<std::uint32_t>>(args->at("waits_for_last"));
     if (args->contains("message")) out.transfer = "message " + text_at(*args, "message");
     // A sum in parts and the gathering of those parts have one number.
     if (args->contains("collective")) out.transfer = out.kind + " " + text_at(*args, "collective");
@@ -184,7 +187,7 @@ class EventReader {
     for (const auto& [group, bytes] : event.at("args").items()) {
       if (!bytes.is_number_integer())
         fail_user("{}: {}: '{}' is not a number of bytes; write the trace again", path_, where(event), group);
-      counter.counters.emplace_back(group, bytes.get<std::int64_t>());
+      counter.counters.emplace_back(group, checked<std::int64_t>(bytes));
     }
     out_.list.push_back(std::move(counter));
   }
@@ -199,15 +202,15 @@ class EventReader {
     if (what == "thread_name") out_.thread_names[key] = text_at(*args, "name");
     if (what != "overtake_run") return;
     RunDescription run;
-    run.run = args->at("run").get<std::size_t>();
+    run.run = checked<std::size_t>(args->at("run"));
     run.name = text_at(*args, "name");
     run.model = text_at(*args, "model");
     run.schedule = text_at(*args, "schedule");
     run.device = text_at(*args, "device");
-    run.arena_bytes = args->at("arena_bytes").get<std::int64_t>();
+    run.arena_bytes = checked<std::int64_t>(args->at("arena_bytes"));
     for (const json& us : args->at("step_us")) run.step_ns.push_back(ns_of(event, "step_us", us.get<double>()));
     if (args->contains("rank")) {
-      run.rank = args->at("rank").get<std::uint32_t>();
+      run.rank = checked<std::uint32_t>(args->at("rank"));
       run.clock_error_ns = ns_of(event, "clock_error_us", args->at("clock_error_us").get<double>());
       for (const json& us : args->at("step_start_us"))
         run.step_start_ns.push_back(ns_of(event, "step_start_us", us.get<double>()));

@@ -23,6 +23,12 @@ nlohmann::json kept_in_checkpoint(const RunSpec& spec) {
   return kept;
 }
 
+void check_kept(const nlohmann::json& kept) {
+  RunSpec taken;
+  for (const auto& [name, value] : kept.items())
+    if (const Field* field = find_field(name)) set_value(taken, *field, value, "settings");
+}
+
 std::vector<std::string> compare_with_kept(const nlohmann::json& kept, const nlohmann::json& now,
                                            const std::string& name) {
   std::vector<std::string> notes;

@@ -12,6 +12,9 @@ namespace overtake {
 // By name: every field that the weights depend on, but for those that have a place of their own in a checkpoint.
 nlohmann::json kept_in_checkpoint(const RunSpec& spec);
 
+// A value that its field cannot have is a user error.
+void check_kept(const nlohmann::json& kept);
+
 // A setting that differs between the checkpoint `name` and this run is a user error where that makes it another run.
 // Returns lines for the user about those that may change last bits. Checkpoints are older than some settings: what one
 // does not have is not compared. A setting that is no field makes another run.

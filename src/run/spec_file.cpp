@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/toml.h"
 #include "run/field.h"
 
@@ -54,13 +55,7 @@ std::string toml_of(const RunSpec& spec) {
 }
 
 RunSpec spec_from_toml(const std::string& text, const std::string& file) {
-  toml::table table;
-  try {
-    table = toml::parse(text, file);
-  } catch (const toml::parse_error& e) {
-    fail_user("{}:{}: this is no TOML: {}; write a line `name = value` for each field", file, e.source().begin.line,
-              e.description());
-  }
+  const toml::table table = parse_toml(text, file, "write a line `name = value` for each field");
   RunSpec spec;
   for (const auto& [key, node] : table) {
     const std::string where = fmt::format("{}:{}", file, key.source().begin.line);
@@ -69,7 +64,7 @@ RunSpec spec_from_toml(const std::string& text, const std::string& file) {
       fail_user("{}: {}: no such field; did you mean {}?", where, key.str(), nearest_name(key.str()));
     json value = json_from(node);
     if (std::holds_alternative<std::uint64_t RunSpec::*>(field->member) && value.is_string())
-      if (const json number = json::parse(value.get<std::string>(), nullptr, false); number.is_number_unsigned())
+      if (const json number = parse_json_or_discard(value.get<std::string>()); number.is_number_unsigned())
         value = number;
     set_value(spec, *field, value, where);
   }

@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "ops/check_task.h"
+#include "run/resume.h"
 #include "train/checkpoint_files.h"
 
 namespace overtake {
@@ -46,7 +48,7 @@ std::string remedy(const fs::path& json_path, const std::string& damaged = "") {
 
 // A description, known to be of a version that we read and to be as it was written. `advice` is for a damaged one.
 json parse_description(const std::string& text, const std::string& where, const std::string& advice) {
-  const json described = json::parse(text, nullptr, false);
+  const json described = parse_json_or_discard(text);
   if (described.is_discarded()) fail_user("{}: the checkpoint is damaged: it is not JSON; {}", where, advice);
   if (!described.is_object() || described.value("format", json()) != kCheckpointFormat) {
     fail_user("{}: no checkpoint of Overtake's: \"format\" is not \"{}\"; check the path", where, kCheckpointFormat);
@@ -86,6 +88,23 @@ std::uint64_t natural(const json& described, const char* key) {
   return value.get<std::uint64_t>();
 }
 
+const json& object_at(const json& described, const char* key) {
+  const json& value = described.at(key);
+  if (!value.is_object()) throw json::type_error::create(302, fmt::format("{} is {}", key, value.dump()), &value);
+  return value;
+}
+
+// Those that are read here; the others are only compared.
+json settings_from(const json& described) {
+  const json& settings = object_at(described, "settings");
+  check_kept(settings);
+  if (settings.contains("weight_names")) {
+    const json& names = object_at(settings, "weight_names");
+    for (const char* key : {"remove", "add"}) names.at(key).get_ref<const std::string&>();
+  }
+  return settings;
+}
+
 // Everything but the tensors. Missing or mistyped entries surface as json exceptions.
 CheckpointState state_from(const json& described) {
   CheckpointState state;
@@ -95,8 +114,8 @@ CheckpointState state_from(const json& described) {
   state.seed = natural(described, "seed");
   if (!described.at("loss").is_null()) state.loss = described.at("loss").get<double>();
   state.model = described.at("model").at("name").get<std::string>();
-  state.model_settings = described.at("model").at("settings");
-  state.settings = described.at("settings");
+  state.model_settings = object_at(described.at("model"), "settings");
+  state.settings = settings_from(described);
   state.has_checksum = described.at("version") == kVersion;
   return state;
 }
@@ -110,7 +129,7 @@ std::pair<CheckpointState, TensorsReference> read_state(const fs::path& json_pat
   const json described = read_description(json_path);
   try {
     return {state_from(described), reference_of(described)};
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {  // what json throws, and of settings a UserError
     fail_user("{}: the checkpoint is damaged: {}; {}", json_path.string(), error.what(), remedy(json_path));
   }
 }
@@ -182,12 +201,13 @@ CheckpointState load_generation(const fs::path& path) {
   if (description == file.metadata.end()) {
     fail_user("{}: these are tensors of a checkpoint of an earlier version; resume from its JSON file", where);
   }
+  const json described = parse_description(description->second, where, advice);
   try {
-    CheckpointState state = state_from(parse_description(description->second, where, advice));
+    CheckpointState state = state_from(described);
     state.tensors = std::move(file.tensors);
     state.network = take_network_from(state.tensors, path);
     return state;
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {
     fail_user("{}: the checkpoint is damaged: {}; {}", where, error.what(), advice);
   }
 }

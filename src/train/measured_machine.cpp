@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "machine/described_costs.h"
 #include "machine/measured_costs.h"
 #include "machine/measured_step.h"
@@ -51,7 +52,7 @@ std::vector<TaskCost> costs_over_devices(const Program& p, const Workplace& plac
         has_sums ? with_sums_counted(p.step, times->alone_ns, p.spec.micro_batches, target) : times->alone_ns;
     return nlohmann::json{{"ns", ns}, {"load", loads_of_tasks(p, place)}}.dump();
   };
-  const nlohmann::json all = nlohmann::json::parse(shared_text(place.groups(), measured));
+  const nlohmann::json all = parse_json(shared_text(place.groups(), measured));
   const auto loads = all.at("load").get<std::vector<double>>();
   std::vector<TaskCost> costs;
   for (const auto& one : all.at("ns")) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
@@ -26,7 +25,6 @@
 namespace overtake {
 namespace {
 
-constexpr int kProfileFormat = 3;
 constexpr int kSteps = 12, kTracedSteps = 5, kMostSteps = 200, kRounds = 3, kPairsPerClass = 4;
 constexpr int kStepRounds = 5;
 constexpr double kLeastFactor = 0.4, kMostFactor = 2.0;  // of loads measured in the cache
@@ -195,29 +193,6 @@ void note(const ProfilingOptions& options, const std::string& text) {
   if (options.note) options.note(text);
 }
 
-std::string to_text(const Profile& profile, const std::string& key) {
-  return nlohmann::json{{"format", kProfileFormat},     {"key", key},           {"in_order_ns", profile.in_order_ns},
-                        {"alone_ns", profile.alone_ns}, {"load", profile.load}, {"joint_ns", profile.joint_ns}}
-      .dump();
-}
-
-// Throws what json throws where the text is none of ours.
-std::optional<Profile> from_text(const std::string& text, const std::string& key, std::size_t tasks) {
-  const auto in = nlohmann::json::parse(text);
-  Profile profile;
-  if (in.at("format").get<int>() != kProfileFormat || in.at("key").get<std::string>() != key) return {};
-  profile.in_order_ns = in.at("in_order_ns").get<std::int64_t>();
-  profile.alone_ns = in.at("alone_ns").get<std::vector<std::int64_t>>();
-  profile.load = in.at("load").get<std::vector<double>>();
-  profile.joint_ns = in.at("joint_ns").get<std::vector<std::int64_t>>();
-  const auto is_bad = [](auto x) { return !(x >= 0); };
-  if (profile.alone_ns.size() != tasks || profile.load.size() != tasks ||
-      (!profile.joint_ns.empty() && profile.joint_ns.size() != tasks) ||
-      std::ranges::any_of(profile.alone_ns, is_bad) || std::ranges::any_of(profile.load, is_bad))
-    return {};
-  return profile;
-}
-
 std::string profile_key(const Graph& graph, const Backend& backend) {
   const TaskClasses classes = classify(graph);
   Hash64 hash;
@@ -233,7 +208,7 @@ std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, c
   std::error_code unreadable;
   if (options.folder.empty() || !options.use_kept || !std::filesystem::exists(path, unreadable)) return {};
   try {
-    if (auto profile = from_text(read_file(path), key, tasks)) return profile;
+    if (auto profile = load_profile_json(read_file(path), key, tasks)) return profile;
     note(options, fmt::format("profile {}: it is of something else; measuring anew", path.string()));
   } catch (const std::exception& e) {
     note(options, fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
@@ -245,7 +220,7 @@ void keep_profile(const Profile& profile, const std::string& key, const Profilin
   if (options.folder.empty()) return;
   try {
     create_folders(options.folder);
-    write_file_atomically(path_of(key, options), to_text(profile, key));
+    write_file_atomically(path_of(key, options), save_json(profile, key));
   } catch (const UserError& e) {
     note(options, fmt::format("the profile is not kept: {}", e.what()));
   }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/median.h"
 #include "base/seconds_since.h"
 #include "plan/compile.h"
@@ -125,7 +126,7 @@ void try_divisions(Program& p, const Workplace& place) {
     for (const PlanChoice& c : p.choices) ns.push_back(c.measured_ns);
     return ns.dump();
   };
-  const nlohmann::json ns = nlohmann::json::parse(shared_text(place.groups(), measured));
+  const nlohmann::json ns = parse_json(shared_text(place.groups(), measured));
   for (std::size_t i = 0; i < p.choices.size(); ++i) p.choices[i].measured_ns = ns[i].get<std::int64_t>();
 }
 

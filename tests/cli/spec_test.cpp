@@ -59,7 +59,7 @@ TEST(Spec, FilesThatAreWrong) {
     return "train --spec " + file + " --save-spec " + saved;
   };
   expect_refused("train --spec " + (folder / "none.toml"), {"none.toml", "cannot read"});
-  expect_refused(with("model = \"cnn\"\nbatch = = 3\n"), {"run.toml:2", "no TOML"});
+  expect_refused(with("model = \"cnn\"\nbatch = = 3\n"), {"run.toml:2", "not TOML"});
   expect_refused(with("model = \"cnn\"\nlearning = 3\n"), {"run.toml:2", "learning", "no such field"});
   expect_refused(with("model = \"cnn\"\n\nbatch = \"x\"\n"), {"run.toml:3", "batch = \"x\"", "a whole number"});
   expect_refused(with("model = \"cnn\"\nbatch = 0\n"), {"run.toml:2", "batch = 0", "at least 1"});

@@ -1,11 +1,15 @@
 #include "comm/gloo/gloo_group.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 
+#include <filesystem>
 #include <latch>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "exercise.h"
 #include "processes.h"
 #include "unit/temporary_folder.h"
@@ -67,6 +71,31 @@ TEST_P(GlooRanks, GetSumsInRankOrder) {
     processes.start([&, rank] { return "differs: " + exercise(*make_gloo_group(options(rank, GetParam(), 30s)), 3); });
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(GetParam()); ++i) EXPECT_EQ(processes.join(i).text, "differs: ");
+}
+
+// All who can read the store see it: gloo's addresses have room that it leaves as it was in memory.
+TEST_F(GlooGroup, PublishesAddressesAndNothingElse) {
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank)
+    processes.start([&, rank] { return "differs: " + exercise(*make_gloo_group(options(rank, 2, 30s)), 3); });
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(processes.join(i).text, "differs: ");
+  int cards = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    if (!entry.path().filename().string().starts_with("rank-")) continue;
+    ++cards;
+    const std::string hex = nlohmann::json::parse(read_file(entry.path())).at("message").get<std::string>();
+    std::string message;
+    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+      message += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    for (const auto& address : nlohmann::json::parse(message)) {
+      const auto bytes = address.get<std::vector<int>>();
+      if (bytes.empty()) continue;  // the rank's own
+      ASSERT_GT(bytes.size(), sizeof(sockaddr_storage));
+      const std::size_t own = bytes[0] == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+      for (std::size_t i = own; i < sizeof(sockaddr_storage); ++i) EXPECT_EQ(bytes[i], 0) << i;
+    }
+  }
+  EXPECT_EQ(cards, 2);
 }
 
 // In the middle of transfers of many chunks, or of few, one process is gone: all others say so at once, not when the

@@ -21,7 +21,7 @@ inline CheckpointState state_of(std::uint64_t step, std::size_t elements = 1000)
                         .loss = 0.1 + static_cast<double>(step),
                         .model = "lenet",
                         .model_settings = {{"classes", 10}},
-                        .settings = {{"optimizer", "adam"}, {"step", step}}};
+                        .settings = {{"optimizer", "adamw"}, {"step", step}}};
   const std::vector<float> values(elements, static_cast<float>(step));
   for (const char* name : {"conv1.weight", "conv1.weight/adam.m"}) {
     state.tensors.push_back(

@@ -201,6 +201,31 @@ TEST_F(DamagedCheckpoint, MissingOrMistypedEntry) {
   }
 }
 
+// Readers take them at their word: those of a field as its value, those of names as texts.
+TEST_F(DamagedCheckpoint, SettingsOfAnotherType) {
+  const auto refuses = [&](const std::function<void(json&)>& change, std::initializer_list<std::string_view> words) {
+    save_checkpoint(path(), state_of(4));
+    edit(change);
+    EXPECT_TRUE(says(error(), {"a.json: the checkpoint is damaged", "another checkpoint"}));
+    EXPECT_TRUE(says(error(), words));
+  };
+  for (const json& value : {json(3), json("x"), json::array({1}), json(nullptr)}) {
+    refuses([&](json& described) { described["settings"] = value; }, {"settings"});
+    refuses([&](json& described) { described["model"]["settings"] = value; }, {"settings"});
+    refuses([&](json& described) { described["settings"]["weight_names"] = value; }, {});
+    refuses([&](json& described) { described["settings"]["weight_names"] = {{"remove", value}, {"add", 1}}; }, {});
+  }
+  for (const json& value : {json("two"), json(-1), json(1.5), json::object()})
+    refuses([&](json& described) { described["settings"]["parts"] = value; }, {"parts", "a whole number from 1"});
+}
+
+// What works on a value calls itself for each level; this one would overflow the stack.
+TEST_F(DamagedCheckpoint, NestedTooDeeply) {
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  folder_.write("a.json", R"({"format": "overtake-checkpoint", "version": 2, "settings": )" + deep + "}");
+  EXPECT_TRUE(says(error(), {"a.json: the checkpoint is damaged"}));
+}
+
 TEST_F(DamagedCheckpoint, MissingTensors) {
   const fs::path tensors = tensors_path(folder_);
   fs::remove(tensors);

@@ -73,6 +73,14 @@ void expect_error(const std::function<void()>& run, const std::string& words) {
   }
 }
 
+// The number may be another process's.
+TEST(Graph, NumbersBeyondAListHaveANameToo) {
+  EXPECT_EQ(to_string(static_cast<DType>(200)), "unknown");
+  EXPECT_EQ(to_string(static_cast<Kind>(200)), "unknown");
+  EXPECT_EQ(to_string(static_cast<Role>(200)), "unknown");
+  EXPECT_EQ(to_string(static_cast<Op>(200)), "unknown");
+}
+
 TEST(Graph, RoundTripOfForwardAndTrainingGraphs) {
   for (const char* name : {"ffnn", "lenet", "cnn", "transformer", "lstm", "gru"}) {
     SCOPED_TRACE(name);

@@ -137,7 +137,7 @@ TEST(RunSpec, TextIsReadByType) {
 }
 
 TEST(RunSpec, WhatIsWrongWithAFileHasItsLine) {
-  EXPECT_TRUE(says(toml_error("model = \"cnn\"\nlr = \n"), {"run.toml:2", "no TOML"}));
+  EXPECT_TRUE(says(toml_error("model = \"cnn\"\nlr = \n"), {"run.toml:2", "not TOML"}));
   EXPECT_TRUE(
       says(toml_error("model = \"cnn\"\n\nlr_shedule = \"cosine\"\n"), {"run.toml:3", "lr_shedule", "lr_schedule?"}));
   EXPECT_TRUE(says(toml_error("batch = \"eight\""), {"run.toml:1", "batch = \"eight\"", "whole number of at least 1"}));

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "comm/etcd/http.h"
 
 namespace overtake {
@@ -101,14 +102,14 @@ class EtcdStore final : public Store {
   }
 
   Json parsed(const std::string& body) const {
-    Json json = Json::parse(body, nullptr, false);
+    Json json = parse_json_or_discard(body);
     if (!json.is_object()) fail_strange(body);
     return json;
   }
 
   // What etcd says of an error, or the beginning of whatever it is.
   static std::string reason_in(const std::string& body) {
-    const Json json = Json::parse(body, nullptr, false);
+    const Json json = parse_json_or_discard(body);
     return json.is_object() && json.contains("error") && json["error"].is_string() ? json["error"].get<std::string>()
                                                                                    : body.substr(0, 200);
   }

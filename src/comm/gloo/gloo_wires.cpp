@@ -1,12 +1,15 @@
 #include "comm/gloo/gloo_wires.h"
 
+#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "comm/gloo/pace.h"
 #include "comm/roll_call.h"
 
@@ -36,6 +39,17 @@ std::shared_ptr<gloo::transport::Device> make_device(const GlooOptions& options)
               is_interface ? "network interface" : "address", is_interface ? options.interface : options.address,
               error.what());
   }
+}
+
+// gloo leaves what is behind the address itself as it was in memory, and all ranks read what is published: so only the
+// address is copied into memory that is all zero.
+std::vector<char> published_bytes(const gloo::transport::Address& address) {
+  const auto* const given = dynamic_cast<const gloo::transport::tcp::Address*>(&address);
+  OVERTAKE_CHECK(given != nullptr, "gloo's address {} is none of TCP", address.str());
+  const sockaddr_storage& from = given->getSockaddr();
+  sockaddr_storage clean{};
+  std::memcpy(&clean, &from, from.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+  return gloo::transport::tcp::Address(clean, given->getSeq()).bytes();
 }
 
 }  // namespace
@@ -71,7 +85,7 @@ void GlooWires::connect(const GlooOptions& options, Store& store) {
   Json addresses = Json::array();  // where each peer reaches this rank
   for (int peer = 0; peer < size_; ++peer) {
     std::vector<char> bytes;
-    if (peer != rank_) bytes = context_->createPair(peer)->address().bytes();
+    if (peer != rank_) bytes = published_bytes(context_->createPair(peer)->address());
     addresses.push_back(std::vector<int>(bytes.begin(), bytes.end()));
   }
   const std::vector<std::string> cards =
@@ -92,7 +106,7 @@ void GlooWires::connect_to(const std::vector<std::string>& cards, Store& store) 
     if (peer == rank_) continue;
     threads.emplace_back([&, peer, index = static_cast<std::size_t>(peer)] {
       try {
-        const Json addresses = Json::parse(cards[index]);
+        const Json addresses = parse_json(cards[index]);
         const auto numbers = addresses.at(static_cast<std::size_t>(rank_)).get<std::vector<int>>();
         std::vector<char> bytes;
         for (const int number : numbers) bytes.push_back(static_cast<char>(number));

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "sim/chakra/attribute.h"
 
 namespace overtake::chakra {
@@ -287,7 +288,7 @@ void NodeReader::read_node(WireReader message) {
 void NodeReader::read_process_groups(std::string_view values) {
   const std::size_t first = values.find("[{"), last = values.rfind("}]");
   if (first == std::string_view::npos || last == std::string_view::npos || last < first) return;
-  const auto list = nlohmann::json::parse(values.substr(first, last + 2 - first), nullptr, false);
+  const auto list = parse_json_or_discard(values.substr(first, last + 2 - first));
   if (!list.is_array()) return;
   for (const auto& item : list) {
     if (!item.is_object() || !item.contains("pg_name") || !item["pg_name"].is_string() || !item.contains("ranks"))
