@@ -62,11 +62,11 @@ inline void write_as_before(const std::string& path, nlohmann::json checkpoint, 
   write_text(path, checkpoint.dump());
 }
 
-// `overtake ARGUMENTS`, through the shell.
-inline CommandResult overtake(const std::string& arguments) {
+// `overtake ARGUMENTS`, through the shell, with what comes before it there.
+inline CommandResult overtake(const std::string& arguments, const std::string& before = "") {
   const ScratchFolder folder;
   const std::string err = folder / "err";
-  const std::string command = std::string(OVERTAKE_BINARY) + " " + arguments + " 2>" + err;
+  const std::string command = before + std::string(OVERTAKE_BINARY) + " " + arguments + " 2>" + err;
   CommandResult result;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return result;

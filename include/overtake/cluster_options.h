@@ -22,6 +22,10 @@ struct DeviceFailure {
   std::int64_t at_ns = 0;
 };
 
+// Beyond these times leave 64 bits.
+inline constexpr double kLeastSpeed = 1e-4, kMostSpeed = 1e4;
+constexpr bool is_speed(double x) { return x >= kLeastSpeed && x <= kMostSpeed; }
+
 struct ClusterOptions {
   std::vector<double> speeds{};  // per device of the cluster: 0.5 takes twice as long as described; empty: all 1
   std::vector<DeviceFailure> failures{};

@@ -7,6 +7,7 @@
 #include "cli/bench_rows.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
+#include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "ops/op.h"
 #include "report/perfetto.h"
@@ -78,8 +79,7 @@ BenchRow make_row(const std::string& name, const RunSpec& spec, const BenchFlags
   check_spec(spec);
   StartingPoint start = load_start(spec, print_note);
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
-  if (flags.spec.print_passes)
-    options.compile.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  if (flags.spec.print_passes) options.compile.print_passes = [](const std::string& text) { say(stderr, "{}", text); };
   BenchRow row{name, std::make_unique<TrainingRun>(std::move(start.graph), spec, std::move(options))};
   row.run->fill_inputs(spec.seed + 1);
   return row;
@@ -169,7 +169,7 @@ int bench(const BenchFlags& flags) {
     out["moves"] = json_of_moves(program, rows.back().run->plan());
     text += "\n" + table_of_choices(program) + "\n\n" + moves_table(program, rows.back().run->plan());
   }
-  fmt::print("{}", flags.spec.json ? out.dump() + "\n" : text);
+  say("{}", flags.spec.json ? dumped(out) : text);
   // Fusing may change last bits, schedules never.
   const std::size_t first = flags.explain ? rows.size() - 2 : 0;
   for (std::size_t i = first; i < rows.size(); ++i)

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "exec/cpu/description.h"
 #include "exec/cuda/description.h"
 #include "report/table.h"
@@ -47,7 +48,7 @@ int list_devices(bool as_json) {
   const CpuDescription cpu = describe_cpu();
   const CudaDescription cuda = describe_cuda();
   if (as_json) {
-    fmt::print("{}\n", to_json(cpu, cuda).dump());
+    say("{}", dumped(to_json(cpu, cuda)));
     return 0;
   }
   Table table({"device", "what", "cores", "memory", "kernels"});
@@ -59,12 +60,12 @@ int list_devices(bool as_json) {
                format_bytes(gpu.memory_bytes), fmt::format("compute capability {}", gpu.capability)});
   }
   table.add({"null", "computes nothing; for tests of plans", "", "", ""});
-  fmt::print("{}", table.text());
+  say("{}", table.text());
   for (std::size_t i = 0; i < cuda.gpus.size(); ++i)
     if (!cuda.gpus[i].virtual_gpu_sms.empty())
-      fmt::print("cuda:{}: --virtual-gpus can split it into {}\n", i, splits_of(cuda.gpus[i]));
-  if (!cuda.libraries.empty()) fmt::print("cuda: {}\n", fmt::join(cuda.libraries, ", "));
-  if (!cuda.note.empty()) fmt::print("cuda: {}\n", cuda.note);
+      say("cuda:{}: --virtual-gpus can split it into {}\n", i, splits_of(cuda.gpus[i]));
+  if (!cuda.libraries.empty()) say("cuda: {}\n", fmt::join(cuda.libraries, ", "));
+  if (!cuda.note.empty()) say("cuda: {}\n", cuda.note);
   return 0;
 }
 

@@ -1,9 +1,8 @@
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
+#include "cli/say.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -21,15 +20,14 @@ int export_weights(const ExportFlags& flags) {
   const std::vector<NamedTensor> tensors = exported_weights(state);
   const WrittenTensors written = write_safetensors(flags.output, tensors, {{"format", "pt"}});
   if (flags.json)
-    fmt::print("{}\n", nlohmann::json{{"file", flags.output},
-                                      {"model", state.model},
-                                      {"step", state.step},
-                                      {"tensors", tensors.size()},
-                                      {"bytes", written.bytes}}
-                           .dump());
+    say("{}", dumped({{"file", flags.output},
+                      {"model", state.model},
+                      {"step", state.step},
+                      {"tensors", tensors.size()},
+                      {"bytes", written.bytes}}));
   else
-    fmt::print("{}: {} tensors of {} after step {}, {}\n", flags.output, tensors.size(), state.model, state.step,
-               format_bytes(written.bytes));
+    say("{}: {} tensors of {} after step {}, {}\n", flags.output, tensors.size(), state.model, state.step,
+        format_bytes(written.bytes));
   return 0;
 }
 

@@ -1,10 +1,12 @@
 #include <unistd.h>
 
+#include <cmath>
 #include <optional>
 #include <random>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "comm/store.h"
 #include "launch/own_folder.h"
 #include "launch/supervisor.h"
@@ -54,6 +56,8 @@ class MeetingPlace {
 };
 
 void check(const LaunchFlags& flags) {
+  if (!std::isfinite(flags.leave_seconds))  // CLI11's ranges let NaN pass
+    fail_user("launch: --leave-seconds {}: it must be a number from 0 to 1000000", flags.leave_seconds);
   if (flags.command.empty()) {
     fail_user(
         "launch: nothing to run: no command was given; name one of this program's behind the options, for "
@@ -115,7 +119,7 @@ int launch(const LaunchFlags& flags) {
                     .address = flags.address},
           .share_cores = flags.share_cores,
           .leave_time = std::chrono::milliseconds(static_cast<std::int64_t>(flags.leave_seconds * 1000)),
-          .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }};
+          .say = [](const std::string& line) { say(stderr, "{}\n", line); }};
   job.command.insert(job.command.end(), flags.command.begin(), flags.command.end());
   claim(job.first);
   return supervise(job);

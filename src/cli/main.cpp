@@ -4,9 +4,11 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "comm/group.h"
 #include "launch/worker.h"
@@ -48,16 +50,22 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    fmt::print(stderr, "overtake: {}; see --help\n", e.what());
+    overtake::say(stderr, "overtake: {}; see --help\n", e.what());
     return kUserError;
   } catch (const overtake::UserError& e) {
-    fmt::print(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
+    overtake::say(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
     return kUserError;
   } catch (const overtake::CommError& e) {
-    fmt::print(stderr, "overtake: {}\n", e.what());
+    overtake::say(stderr, "overtake: {}\n", e.what());
     return overtake::kLostARank;
+  } catch (const std::bad_alloc&) {
+    overtake::say(
+        stderr,
+        "overtake: there is not enough memory: the system gave no more; lower --batch or the network's settings, or "
+        "read a smaller file\n");
+    return kUserError;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
+    overtake::say(stderr, "overtake: {}\n", overtake::with_flags(e.what()));
     return kInternalError;
   }
   return exit_code;
@@ -69,6 +77,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of writing, as a full disk is
   const int exit_code = run(argc, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
-  fmt::print(stderr, "overtake: the output could not be written in full; make room where it goes, and run it again\n");
+  overtake::say(stderr,
+                "overtake: the output could not be written in full; make room where it goes, and run it again\n");
   return kUserError;
 }

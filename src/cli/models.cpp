@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/models/onnx_summary.h"
+#include "cli/say.h"
 #include "models/onnx/import.h"
 #include "passes/recognise.h"
 #include "report/table.h"
@@ -93,19 +94,19 @@ nlohmann::json json_of(const std::vector<Listed>& networks) {
 int list_models(const ModelsFlags& flags) {
   const std::vector<Listed> networks = listed(flags);
   if (flags.json) {
-    fmt::print("{}\n", json_of(networks).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    say("{}", dumped(json_of(networks)));
     return 0;
   }
-  fmt::print("{}", table_of(networks));
+  say("{}", table_of(networks));
   if (flags.model.empty()) {
-    fmt::print("FLOPs (forward), activations and input are per sample.\n");
+    say("FLOPs (forward), activations and input are per sample.\n");
     return 0;
   }
-  if (!networks[0].file.is_null()) fmt::print("{}", text_of(networks[0].file));
+  if (!networks[0].file.is_null()) say("{}", text_of(networks[0].file));
   if (networks[0].entry.defaults.empty()) return 0;
   std::vector<std::string> settings;
   for (const auto& [name, value] : networks[0].entry.defaults) settings.push_back(fmt::format("{}={}", name, value));
-  fmt::print("{}; settings: {}\n", networks[0].entry.what, fmt::join(settings, " "));
+  say("{}; settings: {}\n", networks[0].entry.what, fmt::join(settings, " "));
   return 0;
 }
 

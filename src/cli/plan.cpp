@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect_ranks.h"
+#include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "launch/worker.h"
 #include "train/planner.h"
@@ -64,14 +65,14 @@ int look(const PlanFlags& flags, const std::string& file) {
   if (given.size() > 1) fail_user("`{}`: {} is planned already; leave it out", given[1]->name, file);
   const Program program = read_program(file, file);
   if (flags.compare.empty()) {
-    fmt::print("{}", flags.spec.json ? dumped(json_of_program(program, file)) : print(program));
+    say("{}", flags.spec.json ? dumped(json_of_program(program, file)) : print(program));
     return 0;
   }
   const std::string text = difference(program, read_program(flags.compare, flags.compare));
   if (flags.spec.json)
-    fmt::print("{}", dumped({{"plan", file}, {"other", flags.compare}, {"difference", text}}));
+    say("{}", dumped({{"plan", file}, {"other", flags.compare}, {"difference", text}}));
   else
-    fmt::print("{}", text.empty() ? "the two are equal\n" : fmt::format("{} | {}\n{}", file, flags.compare, text));
+    say("{}", text.empty() ? "the two are equal\n" : fmt::format("{} | {}\n{}", file, flags.compare, text));
   return 0;
 }
 
@@ -85,17 +86,16 @@ int plan(const PlanFlags& flags) {
   check_spec(spec);
   if (is_first) flags.spec.check_outputs({{"--out", flags.output, kPlanFile}});
   CompileOptions options;
-  if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  if (flags.spec.print_passes) options.print_passes = [](const std::string& text) { say(stderr, "{}", text); };
   const RunSpec as_given = spec;
   const Program program = planned(load_start(spec, print_note).graph, spec, options);
   if (!is_first) return 0;
   flags.spec.save(as_given);
   write_file_atomically(flags.output, save_json(program));
   if (flags.spec.json)
-    fmt::print("{}", dumped(json_of_program(program, flags.output)));
+    say("{}", dumped(json_of_program(program, flags.output)));
   else
-    fmt::print("{}\nwritten to {}; run it with `overtake train --plan {}`\n", print(program), flags.output,
-               flags.output);
+    say("{}\nwritten to {}; run it with `overtake train --plan {}`\n", print(program), flags.output, flags.output);
   return 0;
 }
 

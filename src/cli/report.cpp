@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
+#include "cli/say.h"
 #include "report/figures.h"
 #include "report/page.h"
 #include "report/table.h"
@@ -83,10 +84,10 @@ int report(const ReportFlags& flags) {
   if (flags.json) {
     nlohmann::json out = {{"runs", to_json(figures)}};
     if (!flags.output.empty()) out["page"] = {{"file", flags.output}, {"bytes", bytes}};
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    say("{}", dumped(out));
   } else {
-    fmt::print("{}{}{}: {}; open it in a browser\n", table_of(figures), note_on_clocks(figures), flags.output,
-               format_bytes(static_cast<std::int64_t>(bytes)));
+    say("{}{}{}: {}; open it in a browser\n", table_of(figures), note_on_clocks(figures), flags.output,
+        format_bytes(static_cast<std::int64_t>(bytes)));
   }
   return 0;
 }

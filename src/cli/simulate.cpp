@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "cli/simulate/simulation.h"
 #include "sim/chakra/files.h"
 #include "train/run_options.h"
@@ -41,7 +42,7 @@ int sweep(const SimulateFlags& flags, RunSpec spec) {
       fail_user("--sweep {}: there are dp, pp, micro-batches, batch and first-k", flags.sweep);
     }
     if (value < 1 && name != "first-k") fail_user("--sweep {}: {} must be at least 1", flags.sweep, name);
-    if (!flags.spec.json) fmt::print("{} = {}\n", name, value);
+    if (!flags.spec.json) say("{} = {}\n", name, value);
     run_simulation(flags, spec);
   }
   return 0;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/say.h"
 #include "run/spec_file.h"
 #include "train/planner.h"
 
@@ -188,10 +189,6 @@ std::string with_flags(std::string_view text) {
   }
 }
 
-std::string dumped(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-void print_note(const std::string& line) { fmt::print(stderr, "{}\n", with_flags(line)); }
+void print_note(const std::string& line) { say(stderr, "{}\n", with_flags(line)); }
 
 }  // namespace overtake

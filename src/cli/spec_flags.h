@@ -55,9 +55,6 @@ RunSpec with_plan(const RunSpec& spec, const std::vector<const Field*>& given);
 // ...", and "`graph false`" is "--no-graph".
 std::string with_flags(std::string_view text);
 
-// The one line that --json prints; names that are no UTF-8 do no harm.
-std::string dumped(const nlohmann::json& json);
-
 // A line for the user, with_flags.
 void print_note(const std::string& line);
 

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/connect_ranks.h"
 #include "cli/rank_traces.h"
+#include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "launch/worker.h"
 #include "plan/simulated_step.h"
@@ -43,7 +44,7 @@ class ProgressLine {
     if (is_terminal_)
       fmt::print(stderr, "\r\033[K{}{}", line, is_last ? "\n" : "");
     else
-      fmt::print(stderr, "{}\n", line);
+      say(stderr, "{}\n", line);
     std::fflush(stderr);
   }
 
@@ -64,14 +65,14 @@ std::vector<double> predicted_idle(const Program& program) {
 
 void print_prediction(const TrainingRun& run, double step_ms) {
   const std::optional<double> ms = run.predicted_ms();
-  if (!ms) return fmt::print("predicted      nothing: --schedule {} measures no tasks\n", run.plan().schedule);
-  fmt::print("predicted      {:.2f} ms ({:.1f} % {} than measured)\n", *ms, 100 * std::abs(*ms / step_ms - 1),
-             *ms < step_ms ? "less" : "more");
+  if (!ms) return say("predicted      nothing: --schedule {} measures no tasks\n", run.plan().schedule);
+  say("predicted      {:.2f} ms ({:.1f} % {} than measured)\n", *ms, 100 * std::abs(*ms / step_ms - 1),
+      *ms < step_ms ? "less" : "more");
   const std::vector<double> idle = predicted_idle(run.program());
   if (idle.size() < 2) return;
-  fmt::print("predicted idle");
-  for (const double part : idle) fmt::print(" {:.0f} %", 100 * part);
-  fmt::print(" of the step, by device\n");
+  say("predicted idle");
+  for (const double part : idle) say(" {:.0f} %", 100 * part);
+  say(" of the step, by device\n");
 }
 
 int train(const SpecFlags& flags) {
@@ -103,8 +104,7 @@ int train(const SpecFlags& flags) {
                              spec.resume, spec.model));
   }
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
-  if (flags.print_passes)
-    options.compile.print_passes = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  if (flags.print_passes) options.compile.print_passes = [](const std::string& text) { say(stderr, "{}", text); };
   const RunSpec as_given = spec;
   connect_ranks(spec, options.place);
   const std::shared_ptr<RankGroups> groups = options.place.groups;
@@ -114,8 +114,8 @@ int train(const SpecFlags& flags) {
   if (run.is_first()) flags.save(as_given);
   if (run.is_first()) flags.save_plan(run.program());
   if (run.is_first())
-    fmt::print(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", spec.model, run.graph().tasks.size(),
-               run.plan().lanes.size(), run.plan().schedule, format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
+    say(stderr, "{}: {} tasks on {} lane(s), schedule {}, {} planned\n", spec.model, run.graph().tasks.size(),
+        run.plan().lanes.size(), run.plan().schedule, format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
 
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });
@@ -139,17 +139,17 @@ int train(const SpecFlags& flags) {
   const int exit_code = !result.not_saved.empty() ? kNotSavedExit : result.interrupted ? kInterruptedExit : 0;
   if (!run.is_first()) return exit_code;
   if (result.interrupted)
-    fmt::print(stderr, "\nstopped after step {}{}\n", result.steps,
-               loop.saver && loop.saver->newest() ? fmt::format("; go on with --resume {}", spec.save) : "");
+    say(stderr, "\nstopped after step {}{}\n", result.steps,
+        loop.saver && loop.saver->newest() ? fmt::format("; go on with --resume {}", spec.save) : "");
   if (!flags.json) {
-    fmt::print("steps          {}\n", result.steps);
-    fmt::print("loss           {:.6f}\n", result.loss);
-    if (result.test.samples > 0) fmt::print("test loss      {:.6f}\n", result.test.loss);
-    if (result.test.accuracy >= 0) fmt::print("test accuracy  {:.2f} %\n", 100 * result.test.accuracy);
-    fmt::print("step time      {:.2f} ms (median, schedule {})\n", result.step_ms, run.plan().schedule);
+    say("steps          {}\n", result.steps);
+    say("loss           {:.6f}\n", result.loss);
+    if (result.test.samples > 0) say("test loss      {:.6f}\n", result.test.loss);
+    if (result.test.accuracy >= 0) say("test accuracy  {:.2f} %\n", 100 * result.test.accuracy);
+    say("step time      {:.2f} ms (median, schedule {})\n", result.step_ms, run.plan().schedule);
     if (spec.predict) print_prediction(run, result.step_ms);
-    fmt::print("memory         {}\n", format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
-    fmt::print("weights hash   {}\n", hash);
+    say("memory         {}\n", format_bytes(static_cast<std::int64_t>(run.peak_bytes())));
+    say("weights hash   {}\n", hash);
   } else {
     nlohmann::json out = {{"steps", result.steps},
                           {"loss", result.loss},
@@ -174,9 +174,9 @@ int train(const SpecFlags& flags) {
     if (result.test.samples > 0) out["test_loss"] = result.test.loss;
     if (result.test.accuracy >= 0) out["accuracy"] = result.test.accuracy;
     if (loop.saver) out["saved_step"] = loop.saver->newest() ? nlohmann::json(*loop.saver->newest()) : nlohmann::json();
-    fmt::print("{}", dumped(out));
+    say("{}", dumped(out));
   }
-  if (!result.not_saved.empty()) fmt::print(stderr, "overtake: {}\n", with_flags(result.not_saved));
+  if (!result.not_saved.empty()) say(stderr, "overtake: {}\n", with_flags(result.not_saved));
   return exit_code;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "cli/validate/rows.h"
 #include "report/comparison.h"
 
@@ -112,14 +113,13 @@ int validate(const std::string& only, bool json) {
   }
   const std::vector<Comparison> rows = Comparer(figures).run();
   if (json) {
-    fmt::print("{}\n", json_of(rows).dump());
+    say("{}", dumped(json_of(rows)));
     return 0;
   }
-  fmt::print("{}", comparison_table(rows));
-  fmt::print("Sources:\n");
+  say("{}", comparison_table(rows));
+  say("Sources:\n");
   for (const PublishedSource& s : published_sources())
-    if (std::ranges::find(rows, s.name, &Comparison::source) != rows.end())
-      fmt::print("  {}: {}\n", s.name, s.citation);
+    if (std::ranges::find(rows, s.name, &Comparison::source) != rows.end()) say("  {}: {}\n", s.name, s.citation);
   return 0;
 }
 

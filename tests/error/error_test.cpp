@@ -27,6 +27,61 @@ TEST(Error, SettingOutOfRange) {
   expect_user_error("train resnet-18 --set norm=layer --steps 1", {"--set", "norm=layer"});
 }
 TEST(Error, HugeModel) { expect_user_error("models ffnn --set image=16777216,width=16777216", {"ffnn", "too large"}); }
+TEST(Error, EndlessModel) {
+  expect_user_error("train transformer --set layers=1000000 --data synthetic:64 --steps 1",
+                    {"transformer", "more than", "operations", "settings"});
+}
+TEST(Error, NumbersThatAreNone) {
+  for (const char* flag : {"--lr nan", "--lr inf", "--clip-norm nan", "--plan-seconds nan", "--weight-decay inf",
+                           "--time-out nan", "--eps=-nan"})
+    expect_user_error(kRun + flag, {std::string(flag).substr(0, std::string(flag).find_first_of(" ="))});
+  for (const char* seconds : {"nan", "inf", "-1", "1e300"})
+    expect_user_error(std::string("launch -n 1 --leave-seconds ") + seconds + " -- models", {"--leave-seconds"});
+  const std::string simulate = "simulate lenet --machine p3.8xlarge --dp 2 ";
+  for (const char* speed : {"0:1e-300", "0:nan", "0:inf", "0:0", "0:-1", "0:1e300", "0:0.001 --slow 0:0.001"})
+    expect_user_error(simulate + "--slow " + speed, {"--slow 0:", "0.0001"});
+  expect_user_error(simulate + "--fail 0:nan", {"--fail 0:nan"});
+  expect_user_error("simulate --synthetic stages=2,f=1e300", {"--synthetic", "1e+300"});
+}
+// Nothing that a file or a path holds reaches the terminal as it is.
+TEST(Error, EscapesArePrintable) {
+  const ScratchFolder folder;
+  const std::string trace = folder / "t.json";
+  write_text(trace, R"([{"ph": "X", "pid": "\u001b[31m", "tid": 1, "name": "\u009b31m", "ts": 1, "dur": 2}])");
+  const CommandResult page = overtake("report " + trace + " -o " + (folder / "t.html"));
+  EXPECT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_EQ(page.out.find('\x1b'), std::string::npos) << page.out;
+  EXPECT_NE(page.out.find("\\x1b[31m"), std::string::npos) << page.out;
+  write_text(trace, R"([{"ph": "X", "pid": 1, "tid": 1, "name": "\u001b[31m", "ts": 1, "dur": -2}])");
+  const CommandResult refused = overtake("report " + trace + " -o " + (folder / "t.html"));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused.err.find('\x1b'), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("\\x1b[31m"), std::string::npos) << refused.err;
+  const CommandResult path = overtake("train \"$(printf '\\033')[31m.onnx\" --data synthetic:4");
+  EXPECT_EQ(path.err.find('\x1b'), std::string::npos) << path.err;
+}
+TEST(Error, FilesNestedTooDeeply) {
+  const ScratchFolder folder;
+  const std::string file = folder / "deep", deep(300'000, '[');
+  write_text(file, deep + std::string(300'000, ']'));
+  expect_user_error("report " + file + " -o " + (folder / "r.html"), {"deep"});
+  expect_user_error("train --plan " + file + " --data synthetic:4", {"deep"});
+  write_text(file, "model = " + deep);
+  expect_user_error("train --spec " + file, {"deep:1", "nested too deeply"});
+  expect_user_error("simulate lenet --machine " + file + " --dp 2", {"deep"});
+}
+TEST(Error, OutOfMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer itself needs more address space than this leaves";
+#endif
+  const ScratchFolder folder;
+  const std::string trace = folder / "large.json";
+  write_text(trace, "");
+  std::filesystem::resize_file(trace, std::uintmax_t{8} << 30);  // of which nothing lies on the disk
+  const CommandResult r = overtake("report " + trace + " -o " + (folder / "r.html"), "ulimit -v 4000000; ");
+  EXPECT_EQ(r.exit_code, 2) << r.err;
+  EXPECT_NE(r.err.find("not enough memory"), std::string::npos) << r.err;
+}
 TEST(Error, NoOnnxFile) {
   expect_user_error("train none.onnx", {"none.onnx", "cannot read"});
   const ScratchFolder folder;

@@ -209,8 +209,18 @@ TEST(OnnxProto, ForeignValuesAreRefused) {
 
 TEST(OnnxProto, NamesInErrorsArePrintable) {
   const std::string text = error_of({.nodes = {write::node("Relu", {"a\x1b[31m\n" + std::string(1000, 'b')}, {"y"})}});
-  EXPECT_TRUE(says(text, {"a?[31m?bbb", "..."}));
+  EXPECT_TRUE(says(text, {"a\\x1b[31m\\x0abbb", "..."}));
   EXPECT_LT(text.size(), 500u);
+}
+
+// They go into files that are UTF-8.
+TEST(OnnxProto, NamesThatAreNoUtf8AreRefused) {
+  EXPECT_TRUE(
+      says(error_of({.nodes = {write::node("Relu", {"x"}, {"y"}, {}, "a\xff")}, .inputs = {write::value("x", {1})}}),
+           {"model.onnx", "name of a node is not UTF-8", "'a\\xff'", "rename it"}));
+  EXPECT_TRUE(says(error_of({.initializers = {write::tensor<float>("w\xff", {}, {1})}}), {"a tensor is not UTF-8"}));
+  EXPECT_TRUE(says(error_of({.inputs = {write::value("\xff", {1})}}), {"an input is not UTF-8"}));
+  EXPECT_TRUE(says(error_of(write::model({}), "m\xff.onnx"), {"m\\xff.onnx", "name of the file is not UTF-8"}));
 }
 
 TEST(OnnxProto, InputsMayHaveNoShape) {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 #include "train/weights.h"
 
 namespace overtake {
@@ -20,8 +20,8 @@ json values_json(const std::vector<onnx::ValueInfo>& values) {
   for (const onnx::ValueInfo& v : values) {
     json shape = json::array();
     for (const onnx::Dimension& d : v.dims)
-      shape.push_back(d.value >= 0 ? json(d.value) : json(onnx::printable(d.symbol)));
-    all.push_back({{"name", onnx::printable(v.name)}, {"type", onnx::to_string(v.type)}, {"shape", std::move(shape)}});
+      shape.push_back(d.value >= 0 ? json(d.value) : json(printable_name(d.symbol)));
+    all.push_back({{"name", printable_name(v.name)}, {"type", onnx::to_string(v.type)}, {"shape", std::move(shape)}});
   }
   return all;
 }
@@ -42,7 +42,7 @@ std::map<std::string, int> layers_of(const Graph& g) {
 }
 
 json tensor_json(const std::string& name, const std::vector<std::int64_t>& shape) {
-  return {{"name", onnx::printable(name)}, {"shape", shape}};
+  return {{"name", printable_name(name)}, {"shape", shape}};
 }
 
 // "3 tensors, 1,234 numbers: a.weight [3, 4], b.bias [4], ..., z.bias [10]"

@@ -53,7 +53,8 @@ class SyntheticSettings {
   double number(const std::string& name, double fallback) const {
     const auto at = values_.find(name);
     const double value = at == values_.end() ? fallback : at->second;
-    if (!(value >= 0)) fail_user("--synthetic {}: {} is {}; it must not be negative", text_, name, value);
+    if (!(value >= 0 && value <= kMost))
+      fail_user("--synthetic {}: {} is {}; it must be from 0 to {}", text_, name, value, kMost);
     return value;
   }
   std::uint32_t whole(const std::string& name, double fallback) const {
@@ -64,6 +65,7 @@ class SyntheticSettings {
   }
 
  private:
+  static constexpr double kMost = 1e9;  // milliseconds
   static constexpr std::string_view kNames[] = {"stages", "micro", "blocks", "f", "b", "w"};
   const std::string& text_;
   std::map<std::string, double> values_;
@@ -121,8 +123,9 @@ void SimulateFlags::add_scenario(Machine& machine) const {
   if (!slow.empty() && options.speeds.empty()) options.speeds.assign(devices, 1);
   for (const std::string& text : slow) {
     const auto [device, speed] = parse_device(text, "--slow", devices);
-    if (!(speed > 0)) fail_user("--slow {}: the speed must be above 0; 1 is as described", text);
     options.speeds[device] *= speed;
+    if (!is_speed(options.speeds[device]))
+      fail_user("--slow {}: the speed must be from {} to {}; 1 is as described", text, kLeastSpeed, kMostSpeed);
   }
   for (const std::string& text : fail) {
     const auto [device, ms] = parse_device(text, "--fail", devices);

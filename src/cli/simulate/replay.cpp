@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/say.h"
 #include "cli/simulate/simulation.h"
 #include "cli/simulate/tables.h"
 #include "machine/roofline.h"
@@ -74,12 +75,12 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
   const double step_ms = static_cast<double>(result.trace.step_ns) * 1e-6,
                recorded_ms = static_cast<double>(traced.recorded.step_ns) * 1e-6;
   if (flags.spec.json) {
-    fmt::print("{}", dumped({{"trace", flags.chakra},
-                             {"machine", cluster.name},
-                             {"step_ms", step_ms},
-                             {"recorded_ms", recorded_ms},
-                             {"tasks", work.size()},
-                             {"devices", json_of(times)}}));
+    say("{}", dumped({{"trace", flags.chakra},
+                      {"machine", cluster.name},
+                      {"step_ms", step_ms},
+                      {"recorded_ms", recorded_ms},
+                      {"tasks", work.size()},
+                      {"devices", json_of(times)}}));
     return 0;
   }
   Table table({"rank", "busy ms", "exposed comm. ms", "bubble ms"});
@@ -87,8 +88,8 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
     table.add({std::to_string(d), fmt::format("{:.3f}", static_cast<double>(times[d].busy_ns) * 1e-6),
                fmt::format("{:.3f}", static_cast<double>(times[d].exposed_ns) * 1e-6),
                fmt::format("{:.3f}", static_cast<double>(times[d].bubble_ns) * 1e-6)});
-  fmt::print("{}: {} tasks, {:.3f} ms on {}{}\n{}", flags.chakra, work.size(), step_ms, cluster.name,
-             traced.recorded.spans.empty() ? "" : fmt::format(", recorded as {:.3f} ms", recorded_ms), table.text());
+  say("{}: {} tasks, {:.3f} ms on {}{}\n{}", flags.chakra, work.size(), step_ms, cluster.name,
+      traced.recorded.spans.empty() ? "" : fmt::format(", recorded as {:.3f} ms", recorded_ms), table.text());
   return 0;
 }
 

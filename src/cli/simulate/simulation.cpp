@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/say.h"
 #include "cli/simulate/tables.h"
 #include "exec/described_target.h"
 #include "plan/compile.h"
@@ -238,10 +239,10 @@ class Simulation {
                  fmt::format("{:.1f} %", 100 * (after / before - 1))});
     }
     if (flags_.spec.json)
-      fmt::print("{}", dumped({{"machine", machine.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
+      say("{}", dumped({{"machine", machine.cluster.name}, {"step_ms", shared.step_ms[0]}, {"jobs", rows}}));
     else
-      fmt::print("{} jobs on {} devices of {}\n{}", jobs_.size(), machine.topology.device_count, machine.cluster.name,
-                 table.text());
+      say("{} jobs on {} devices of {}\n{}", jobs_.size(), machine.topology.device_count, machine.cluster.name,
+          table.text());
     return 0;
   }
 
@@ -256,16 +257,16 @@ class Simulation {
       if (job.synthetic.empty()) out["spec"] = json_of(spec);
       for (const SimulatedRun& run : runs) out["runs"].push_back(json_of(run, job.samples(), run.fits(job.machine)));
       out["step_ms"] = runs[0].step_ms();
-      fmt::print("{}", dumped(out));
+      say("{}", dumped(out));
       return;
     }
-    fmt::print("{} on {} of {} devices of {}, {} x {} (data x pipeline), {} micro-batch{}\n{}", job.name(),
-               spec.replicas * spec.stages, job.machine.topology.device_count, job.machine.cluster.name, spec.replicas,
-               spec.stages, spec.micro_batches, spec.micro_batches == 1 ? "" : "es",
-               table_of(runs, job.machine, job.samples()));
+    say("{} on {} of {} devices of {}, {} x {} (data x pipeline), {} micro-batch{}\n{}", job.name(),
+        spec.replicas * spec.stages, job.machine.topology.device_count, job.machine.cluster.name, spec.replicas,
+        spec.stages, spec.micro_batches, spec.micro_batches == 1 ? "" : "es",
+        table_of(runs, job.machine, job.samples()));
     for (const SimulatedRun& run : runs)
-      if (!run.reason.empty()) fmt::print("{}: {}\n", run.name, run.reason);
-    for (const std::string& text : left_out) fmt::print("left out: {}\n", text);
+      if (!run.reason.empty()) say("{}: {}\n", run.name, run.reason);
+    for (const std::string& text : left_out) say("left out: {}\n", text);
   }
 
   const SimulateFlags& flags_;
@@ -301,17 +302,17 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
   const std::int64_t samples =
       samples_of(program.step) * program.spec.replicas * std::int64_t{program.spec.micro_batches};
   if (flags.spec.json)
-    fmt::print("{}", dumped({{"model", program.step.model},
-                             {"machine", program.machine.name()},
-                             {"dp", program.spec.replicas},
-                             {"pp", program.spec.stages},
-                             {"micro_batches", program.spec.micro_batches},
-                             {"runs", {json_of(run, samples, run.fits(program.machine))}},
-                             {"left_out", nlohmann::json::array()},
-                             {"spec", json_of(program.spec)},
-                             {"step_ms", run.step_ms()}}));
+    say("{}", dumped({{"model", program.step.model},
+                      {"machine", program.machine.name()},
+                      {"dp", program.spec.replicas},
+                      {"pp", program.spec.stages},
+                      {"micro_batches", program.spec.micro_batches},
+                      {"runs", {json_of(run, samples, run.fits(program.machine))}},
+                      {"left_out", nlohmann::json::array()},
+                      {"spec", json_of(program.spec)},
+                      {"step_ms", run.step_ms()}}));
   else
-    fmt::print("{}{}", print(program), table_of({run}, program.machine, samples));
+    say("{}{}", print(program), table_of({run}, program.machine, samples));
   return 0;
 }
 
@@ -322,15 +323,15 @@ void tell_stuck(const std::string& name, const ClusterJob& job, const JobResult&
   const std::vector<StuckDevice> devices = stuck_devices(job, result, topology);
   const double ms = static_cast<double>(result.makespan_ns) * 1e-6;
   if (as_json)
-    fmt::print("{}", dumped({{"job", name},
-                             {"is_finished", false},
-                             {"steps_done", result.step_ends_ns.size()},
-                             {"steps", job.steps},
-                             {"last_ms", ms},
-                             {"devices", json_of(devices)}}));
+    say("{}", dumped({{"job", name},
+                      {"is_finished", false},
+                      {"steps_done", result.step_ends_ns.size()},
+                      {"steps", job.steps},
+                      {"last_ms", ms},
+                      {"devices", json_of(devices)}}));
   else
-    fmt::print("{}: {} of {} steps done, nothing more after {:.3f} ms\n{}", name, result.step_ends_ns.size(), job.steps,
-               ms, table_of(devices, kMostWaiting));
+    say("{}: {} of {} steps done, nothing more after {:.3f} ms\n{}", name, result.step_ends_ns.size(), job.steps, ms,
+        table_of(devices, kMostWaiting));
   std::fflush(stdout);
   fail_user("simulate: {}: the step does not end: {}", name, result.stuck.empty() ? "" : result.stuck[0].why);
 }

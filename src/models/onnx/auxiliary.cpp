@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/onnx/importer.h"
-#include "models/onnx/printable.h"
 
 namespace overtake::onnx {
 namespace {
@@ -48,7 +48,7 @@ bool Importer::give_auxiliary(const ValueInfo& input, const std::vector<std::int
   std::int64_t count = 1;
   check_dims(dims);
   for (const std::int64_t d : dims) count *= d;
-  budget_.take(count, fmt::format("{}: input '{}'", file_.path, printable(input.name)));
+  budget_.take(count, fmt::format("{}: input '{}'", file_.path, printable_name(input.name)));
   c.dims = dims;
   const std::int64_t length = dims.empty() ? 1 : dims.back();
   const auto given = first_positions_.find(input.name);
@@ -62,7 +62,7 @@ bool Importer::give_auxiliary(const ValueInfo& input, const std::vector<std::int
                            : auxiliary == Auxiliary::zeros
                                ? "all zeros"
                                : fmt::format("{}, {}, {}, ...", first, first + 1, first + 2);
-  options_.note(fmt::format("{}: input {} is taken as {}", file_.path, printable(input.name), what));
+  options_.note(fmt::format("{}: input {} is taken as {}", file_.path, printable_name(input.name), what));
   return true;
 }
 
@@ -75,7 +75,7 @@ void Importer::check_positions(Item& table, const Node& node) {
   if (!zero) return;
   const auto& inputs = file_.inputs;
   const auto input = std::ranges::find_if(inputs, [&](const ValueInfo& x) { return is_position_input(x.name); });
-  const std::string name = input == inputs.end() ? "position_ids" : printable(input->name);
+  const std::string name = input == inputs.end() ? "position_ids" : printable_name(input->name);
   fail_user(
       "{}: {}: row {} of its table is zero, as PyTorch keeps the row of padding, so positions may start behind it, as "
       "RoBERTa's do; say where they start: `set {}={}`, or {}=0",

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 
 namespace overtake::onnx {
 namespace {
@@ -28,20 +28,20 @@ fs::path ExternalData::locate(std::string_view location, const std::string& wher
   const bool climbs = std::any_of(relative.begin(), relative.end(), [](const fs::path& part) { return part == ".."; });
   if (location.empty() || location.find('\0') != location.npos || relative.is_absolute() || climbs) {
     fail_user("{}: its data is in '{}', which is no place below the folder of the model; export the model again", where,
-              printable(location));
+              printable_name(location));
   }
   const fs::path path = folder_of(model_) / relative;
   std::error_code error;
   const fs::path found = fs::canonical(path, error);
   if (error || !fs::is_regular_file(found, error)) {
     fail_user("{}: its data is in {}, which is not there or no file; put it beside the model", where,
-              printable(path.string()));
+              printable_name(path.string()));
   }
   const fs::path folder = fs::canonical(folder_of(model_), error);
   const fs::path linked_model = fs::weakly_canonical(model_, error);
   if (!is_inside(found, folder) && (linked_model.empty() || !is_inside(found, folder_of(linked_model)))) {
     fail_user("{}: its data is in {}, a link out of the folder of the model; put the file itself there", where,
-              printable(path.string()));
+              printable_name(path.string()));
   }
   return found;
 }

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/onnx/dims.h"
 #include "models/onnx/importer.h"
-#include "models/onnx/printable.h"
 
 namespace overtake {
 namespace onnx {
@@ -52,7 +52,7 @@ void Importer::read_settings() {
   for (const ValueInfo& input : file_.inputs) {
     if (!input.has_shape)
       fail_user("{}: input '{}' has no shape; export it with one (dynamic_axes may name dimensions)", file_.path,
-                printable(input.name));
+                printable_name(input.name));
     for (const Dimension& d : input.dims)
       if (d.value < 0 && !d.symbol.empty()) symbols_[d.symbol] = 0;
   }
@@ -98,10 +98,10 @@ void Importer::add_inputs() {
       if (i == 0 && (d.value < 0 || d.value == exported_batch_)) size = batch_;
       if (size == 0 && !d.symbol.empty())
         fail_user("{}: dimension '{}' of input '{}' is not known; give it with `set {}=N`", file_.path,
-                  printable(d.symbol), printable(input.name), printable(d.symbol));
+                  printable_name(d.symbol), printable_name(input.name), printable_name(d.symbol));
       if (size < 1 || size > kMostDim)
         fail_user("{}: dimension {} of input '{}' is not known; export it with a size or a name", file_.path, i,
-                  printable(input.name));
+                  printable_name(input.name));
       dims.push_back(size);
     }
     const std::vector<std::int64_t> sample(dims.begin() + (dims.empty() ? 0 : 1), dims.end());
@@ -110,17 +110,18 @@ void Importer::add_inputs() {
       fail_user(
           "{}: input '{}' is a second one; data sources feed one input (besides attention_mask, token_type_ids "
           "and position_ids), so export the model with a single one",
-          file_.path, printable(input.name));
+          file_.path, printable_name(input.name));
     has_primary = true;
     if (dims.empty())
-      fail_user("{}: input '{}' has no dimensions; the first must be the batch", file_.path, printable(input.name));
+      fail_user("{}: input '{}' has no dimensions; the first must be the batch", file_.path,
+                printable_name(input.name));
     check_dims(dims);
     if (is_real(input.type))
       give(input.name, model_.input(sample));
     else if (input.type == ElementType::i64 || input.type == ElementType::i32)
       give(input.name, model_.tokens(sample));
     else
-      fail_user("{}: input '{}' is of type {}; it must be float or integer", file_.path, printable(input.name),
+      fail_user("{}: input '{}' is of type {}; it must be float or integer", file_.path, printable_name(input.name),
                 to_string(input.type));
   }
   if (!has_primary) fail_user("{}: no input for data was found among its inputs", file_.path);
@@ -148,7 +149,7 @@ void Importer::find_needed() {
   std::vector<std::string> names;
   for (const ValueInfo& out : file_.outputs) names.push_back(out.name);
   if (std::ranges::find(names, output_) == names.end())
-    fail_user("{}: it has no output '{}'; it has {}", file_.path, printable(output_), fmt::join(names, ", "));
+    fail_user("{}: it has no output '{}'; it has {}", file_.path, printable_name(output_), fmt::join(names, ", "));
   needed_.insert(output_);
   for (std::size_t i = file_.nodes.size(); i-- > 0;) {
     const Node& node = file_.nodes[i];
@@ -167,7 +168,7 @@ std::vector<Constant> Importer::computed(const Node& node, std::span<const Const
 }
 
 std::string Importer::with_dynamic_batch() const {
-  const std::string name = file_.inputs.empty() ? "input" : printable(file_.inputs[0].name);
+  const std::string name = file_.inputs.empty() ? "input" : printable_name(file_.inputs[0].name);
   return fmt::format(
       "with a dynamic batch: torch.onnx.export(..., dynamic_axes={{\"{}\": {{0: \"batch\"}}}}, dynamo=False), or "
       "torch.onnx.export(..., dynamic_shapes=({{0: torch.export.Dim.DYNAMIC}},), dynamo=True)",
@@ -226,7 +227,7 @@ void Importer::process(const Node& node) {
 
 Item& Importer::item(const std::string& name) {
   const auto it = items_.find(name);
-  if (it == items_.end()) fail_user("{}: value '{}' is used but nothing makes it", file_.path, printable(name));
+  if (it == items_.end()) fail_user("{}: value '{}' is used but nothing makes it", file_.path, printable_name(name));
   return it->second;
 }
 
@@ -300,7 +301,7 @@ std::vector<const Tensor*> Importer::roots(const Item& x) const {
 void Importer::add_loss(Value output) {
   const Shape s = model_.shape(output);
   if (s[0] != batch_)
-    fail_user("{}: output '{}' is {}, but the batch is {}; export the model {}", file_.path, printable(output_),
+    fail_user("{}: output '{}' is {}, but the batch is {}; export the model {}", file_.path, printable_name(output_),
               to_string(s), batch_, with_dynamic_batch());
   if (options_.loss == "mse") {
     model_.mean_squared_error(output);
@@ -308,7 +309,7 @@ void Importer::add_loss(Value output) {
     fail_user("`loss {}`: no such loss; choose cross-entropy or mse", options_.loss);
   } else if (s.rank < 2) {
     fail_user("{}: output '{}' is {}; cross-entropy needs scores per class: use `loss mse`, or choose another `output`",
-              file_.path, printable(output_), to_string(s));
+              file_.path, printable_name(output_), to_string(s));
   } else {
     // Maps of classes are [N, C, H, W] in PyTorch, volumes [N, C, D, H, W]; scores of positions have their classes
     // last.
@@ -334,7 +335,7 @@ Network Importer::run() {
   Item& out = item(output_);
   if (out.kind != Item::Kind::runtime)
     fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path,
-              printable(output_));
+              printable_name(output_));
   add_loss(out.value);
   return {std::move(model_).finish(), std::move(values_)};
 }

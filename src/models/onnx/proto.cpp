@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 #include "models/onnx/proto_parts.h"
 
 namespace overtake::onnx {
@@ -129,9 +129,26 @@ void check_references(const File& file) {
         fail_user(
             "{}: node {}: attribute {} stands for one of a function, but the node is in none; export the model "
             "again",
-            file.path, node.label(), printable(attribute.name));
+            file.path, node.label(), printable_name(attribute.name));
       }
     }
+  }
+}
+
+// Names go into checkpoints, plans and traces, which are UTF-8, as ONNX is to be.
+void check_names(const File& file) {
+  const auto check = [&](const std::string& name, std::string_view what) {
+    if (!is_utf8(name))
+      fail_user("{}: the name of {} is not UTF-8: '{}'; rename it, or export the model again",
+                printable_name(file.path), what, printable_name(name));
+  };
+  check(file.path, "the file");
+  for (const ValueInfo& input : file.inputs) check(input.name, "an input");
+  for (const Tensor& tensor : file.initializers) check(tensor.name, "a tensor");
+  for (const Node& node : file.nodes) {
+    check(node.name, "a node");
+    check(node.scope, "a node's module");
+    for (const std::string& output : node.outputs) check(output, "a value");
   }
 }
 
@@ -140,7 +157,7 @@ void check_values(const File& file) {
   std::unordered_set<std::string_view> made;
   const auto make = [&](const std::string& name) {
     if (!made.insert(name).second) {
-      fail_user("{}: value '{}' is made twice; export the model again", file.path, printable(name));
+      fail_user("{}: value '{}' is made twice; export the model again", file.path, printable_name(name));
     }
   };
   for (const ValueInfo& input : file.inputs) make(input.name);
@@ -150,7 +167,7 @@ void check_values(const File& file) {
       if (input.empty() || made.contains(input)) continue;
       fail_user(
           "{}: node {} reads value '{}', which no input, initializer or earlier node makes; export the model again",
-          file.path, node.label(), printable(input));
+          file.path, node.label(), printable_name(input));
     }
     for (const std::string& output : node.outputs) {
       if (!output.empty()) make(output);
@@ -158,7 +175,7 @@ void check_values(const File& file) {
   }
   for (const ValueInfo& output : file.outputs) {
     if (!made.contains(output.name)) {
-      fail_user("{}: nothing makes its output '{}'; export the model again", file.path, printable(output.name));
+      fail_user("{}: nothing makes its output '{}'; export the model again", file.path, printable_name(output.name));
     }
   }
 }
@@ -217,8 +234,8 @@ std::vector<std::int64_t> Node::integers(std::string_view attribute, std::vector
 std::string Node::label() const {
   const auto is_named = [](const std::string& output) { return !output.empty(); };
   const auto output = std::find_if(outputs.begin(), outputs.end(), is_named);
-  if (name.empty() && output == outputs.end()) return printable(op);
-  return fmt::format("{} '{}'", printable(op), printable(name.empty() ? *output : name));
+  if (name.empty() && output == outputs.end()) return printable_name(op);
+  return fmt::format("{} '{}'", printable_name(op), printable_name(name.empty() ? *output : name));
 }
 
 void check_opset(std::int64_t opset, const std::string& path) {
@@ -240,6 +257,7 @@ File parse_file(std::shared_ptr<const std::string> content, const std::filesyste
   drop_initialized_inputs(file);
   check_references(file);
   file.nodes = inline_functions(std::move(file.nodes), functions, names_before_nodes(file), file.bytes, file.path);
+  check_names(file);
   check_values(file);
   return file;
 }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 #include "models/onnx/proto_parts.h"
 
 namespace overtake::onnx {
@@ -37,7 +37,7 @@ class Inliner {
     for (const Function& function : functions) {
       if (!functions_.emplace(std::pair(std::string_view(function.domain), std::string_view(function.op)), &function)
                .second) {
-        fail_user("{}: function {} is defined twice; export the model again", path_, printable(function.op));
+        fail_user("{}: function {} is defined twice; export the model again", path_, printable_name(function.op));
       }
     }
   }
@@ -98,7 +98,7 @@ class Inliner {
     const std::string label = node.label();
     if (std::find(active_.begin(), active_.end(), &function) != active_.end()) {
       fail_user("{}: node {}: function {} calls itself, which Overtake does not read; export a model without recursion",
-                path_, label, printable(function.op));
+                path_, label, printable_name(function.op));
     }
     if (active_.size() == kMostDepth) {
       fail_user("{}: node {}: functions are nested more than {} deep; export the model with its functions inlined",
@@ -148,8 +148,8 @@ class Inliner {
   }
 
   [[noreturn]] void fail_twice(const Call& call, const std::string& value) const {
-    fail_user("{}: function {} makes value '{}' twice; export the model again", path_, printable(call.function.op),
-              printable(value));
+    fail_user("{}: function {} makes value '{}' twice; export the model again", path_, printable_name(call.function.op),
+              printable_name(value));
   }
 
   // A node of the function as a node of the graph.
@@ -170,7 +170,7 @@ class Inliner {
     const auto found = call.names.find(value);
     if (found == call.names.end()) {
       fail_user("{}: function {}: node {} reads value '{}', which nothing before it makes; export the model again",
-                path_, printable(call.function.op), inner.label(), printable(value));
+                path_, printable_name(call.function.op), inner.label(), printable_name(value));
     }
     return found->second;
   }
@@ -205,7 +205,7 @@ class Inliner {
       const auto input = call.names.find(output);
       if (input == call.names.end() || input->second.empty()) {
         fail_user("{}: node {}: function {} does not make its output '{}'; export the model again", path_,
-                  call.node.label(), printable(call.function.op), printable(output));
+                  call.node.label(), printable_name(call.function.op), printable_name(output));
       }
       charge(sizeof(Node) + 2 * (call.prefix.size() + input->second.size() + result->second.size()));
       nodes_.push_back({.name = call.prefix + "/Identity",

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 #include "models/onnx/proto_parts.h"
 
 namespace overtake::onnx {
@@ -154,7 +154,7 @@ Attribute parse_attribute(WireReader message, Source& source) {
     attribute.text = std::move(reference);
   }
   if (attribute.kind == AttributeKind::tensor && !has_tensor) {
-    message.fail(fmt::format("attribute '{}' has no value", printable(attribute.name)));
+    message.fail(fmt::format("attribute '{}' has no value", printable_name(attribute.name)));
   }
   return attribute;
 }
@@ -237,7 +237,7 @@ ValueInfo parse_value_info(WireReader message) {
   if (!foreign.empty()) {
     fail_user(
         "{}: value '{}' is no tensor but of kind {}, which Overtake does not read; export a model of plain tensors",
-        message.file(), printable(value.name), foreign);
+        message.file(), printable_name(value.name), foreign);
   }
   return value;
 }

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/onnx/dims.h"
-#include "models/onnx/printable.h"
 #include "models/onnx/proto_parts.h"
 
 namespace overtake::onnx {
@@ -162,7 +162,8 @@ std::int64_t parse_decimal(const std::string& text, std::string_view what, const
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    fail_user("{}: the {} of its data is '{}', not a number; export the model again", where, what, printable(text));
+    fail_user("{}: the {} of its data is '{}', not a number; export the model again", where, what,
+              printable_name(text));
   }
   return value;
 }
@@ -180,7 +181,7 @@ void take_external(const Parts& parts, std::int64_t size, Tensor& tensor, Source
 Tensor parse_tensor(WireReader message, Source& source) {
   Parts parts = parse_parts(message);
   Tensor& tensor = parts.tensor;
-  const std::string where = fmt::format("{}: tensor '{}'", source.path, printable(tensor.name));
+  const std::string where = fmt::format("{}: tensor '{}'", source.path, printable_name(tensor.name));
   tensor.type = to_element_type(parts.type_number);
   if (tensor.type == ElementType::undefined) {
     fail_user("{}: element type {} of ONNX is not read; convert the model to float32, float16 or bfloat16", where,

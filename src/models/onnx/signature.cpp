@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/onnx/printable.h"
+#include "base/printable.h"
 
 namespace overtake::onnx {
 namespace {
@@ -12,7 +12,7 @@ namespace {
   fail_user(
       "{}: PyTorch's list of the model's parameters ({}) cannot be read at '{}'; export the model again, with another "
       "version of PyTorch",
-      path, Signature::kKey, printable(part));
+      path, Signature::kKey, printable_name(part));
 }
 
 // What stands between `before` and `after`; empty where there is no such part.

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/onnx/dims.h"
 #include "models/onnx/importer.h"
-#include "models/onnx/printable.h"
 #include "models/onnx/torch_name.h"
 
 namespace overtake::onnx {
@@ -15,8 +15,8 @@ namespace {
 
 // "'/up1/Resize' in module up1"
 std::string name_and_module(const Node& node) {
-  const std::string name = printable(node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name);
-  return fmt::format("'{}'{}", name, node.scope.empty() ? "" : " in module " + printable(node.scope));
+  const std::string name = printable_name(node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name);
+  return fmt::format("'{}'{}", name, node.scope.empty() ? "" : " in module " + printable_name(node.scope));
 }
 
 }  // namespace
@@ -67,10 +67,11 @@ void Importer::fail_unsupported() const {
   for (const Refusal& r : unsupported_) {
     nodes += r.nodes;
     if (listed.size() == kMost) continue;
-    listed.push_back(fmt::format("{}{}{} {}{}", printable(r.op),
-                                 r.torch_name.empty() ? "" : fmt::format(" (PyTorch: {})", printable(r.torch_name)),
-                                 r.nodes > 1 ? fmt::format(", {} times, first", r.nodes) : "", r.first,
-                                 r.reason.empty() ? "" : ": " + r.reason));
+    listed.push_back(
+        fmt::format("{}{}{} {}{}", printable_name(r.op),
+                    r.torch_name.empty() ? "" : fmt::format(" (PyTorch: {})", printable_name(r.torch_name)),
+                    r.nodes > 1 ? fmt::format(", {} times, first", r.nodes) : "", r.first,
+                    r.reason.empty() ? "" : ": " + r.reason));
   }
   const std::size_t left = unsupported_.size() - listed.size();
   fail_user(
