@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -153,16 +154,29 @@ Unreachable find_unreachable(const Topology& topology) {
   }
   for (std::size_t v = topology.device_count; v < touches.size(); ++v)
     if (touches[v] == topology.device_count) return {};
-  for (std::uint32_t a = 0; a < topology.device_count; ++a) {
-    for (std::uint32_t b = a + 1; b < topology.device_count; ++b) {
+  // Of devices that are near the same, one stands for all; they reach one another if that is a switch.
+  std::optional<Unreachable> twins;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> first_of;
+  std::vector<std::uint32_t> different;
+  for (std::uint32_t d = 0; d < topology.device_count; ++d) {
+    const auto [first, is_new] = first_of.emplace(near[d], d);
+    if (is_new)
+      different.push_back(d);
+    else if (!twins && (near[d].empty() || topology.is_device(near[d].back())))  // devices come before switches
+      twins = {first->second, d};
+  }
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    for (std::size_t j = i + 1; j < different.size(); ++j) {
+      const std::uint32_t a = different[i], b = different[j];
       const bool is_cabled = std::binary_search(near[a].begin(), near[a].end(), b);
       const bool shares = std::any_of(near[a].begin(), near[a].end(), [&](std::uint32_t v) {
         return !topology.is_device(v) && std::binary_search(near[b].begin(), near[b].end(), v);
       });
-      if (!is_cabled && !shares) return {a, b};
+      if (!is_cabled && !shares)
+        return twins && std::pair(twins->from, twins->to) < std::pair(a, b) ? *twins : Unreachable{a, b};
     }
   }
-  return {};
+  return twins.value_or(Unreachable{});
 }
 
 Cluster load_cluster(const std::string& file_or_preset) {

@@ -128,6 +128,25 @@ TEST(MachineMistakes, Links) {
   EXPECT_TRUE(says(error_of(text), {"my.toml:33: link: ends in two kinds of nodes: box and bax"}));
 }
 
+// No switch is near all devices, so that they are compared with one another; of so many that are alike, one for all.
+TEST(MachineMistakes, ManyDevicesAreCheckedByTheirKinds) {
+  const auto machine = [](const std::string& last) {
+    std::string text =
+        "[device.gpu]\nf32 = \"1 TFLOP/s\"\nmemory = [{ capacity = \"1 GB\", bandwidth = \"1 GB/s\" }]\nsms = 1\n";
+    for (const char* node : {"a", "b", "c"})
+      text += fmt::format("[node.{}]\ncount = 20000\ndevices = {{ gpu = 1 }}\n", node);
+    for (const char* name : {"ab", "bc", "ca"}) text += fmt::format("[switch.{}]\n", name);
+    for (const std::string& end : {std::string("a ab"), std::string("b ab"), std::string("b bc"), std::string("c bc"),
+                                   std::string("c ca"), last})
+      text += fmt::format(
+          "[[link]]\nbetween = [\"{}/gpu\", \"{}\"]\nkind = \"PCIe\"\nbandwidth = \"1 GB/s\"\nlatency = \"1 us\"\n",
+          end.substr(0, 1), end.substr(2));
+    return text;
+  };
+  EXPECT_NO_THROW(parse_cluster(machine("a ca"), "my.toml"));
+  EXPECT_TRUE(says(error_of(machine("a ab")), {"a.0/gpu.0 cannot reach c.0/gpu.0"}));
+}
+
 TEST(MachineMistakes, NotToml) {
   EXPECT_TRUE(
       says(error_with("sms = 80", "sms = 80\nsms = 81"), {"my.toml:8: not TOML: ", "'sms'", "docs/machines.md"}));
