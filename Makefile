@@ -1,6 +1,6 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
 .PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
-  faults format clean
+  faults fuzz format clean
 OVERTAKE := build/release/overtake
 # Tests that run at a time; more of them get a larger share of a machine that is busy with other work.
 JOBS ?= 2
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
 	@echo "make bench-comm transfers between two hosts of a test cluster, against their link (needs root; see bench/comm)"
 	@echo "make faults    200 faults in real training and 300 kills while it saves (most of an hour; link and disk faults need root)"
+	@echo "make fuzz      RUNS (a million) inputs for each reader of files, under ASan + UBSan (needs clang-16)"
 	@echo "make format    clang-format all sources"
 
 setup:
@@ -91,6 +92,11 @@ faults:
 	cmake --build --preset release --target overtake
 	tests/faults/campaign.py $(OVERTAKE) --faults 200
 	tests/faults/checkpoints.py $(OVERTAKE) --kills 300 --savers 12
+
+RUNS ?= 1000000
+fuzz:
+	tests/fuzz/build.sh deep
+	tests/fuzz/run.py --runs $(RUNS)
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i
