@@ -3,6 +3,9 @@
 # they are there.
 set -euo pipefail
 VERSION=1.32.0
+# Of the one wheel that is fetched, whatever Python and processor are here: only its headers are used. A new version needs
+# a new hash: `pip download` with the options below and without --require-hashes, then `pip hash`.
+HASH=sha256:c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
 cd "$(dirname "$0")/.."
 TARGET=build/cudnn-frontend
 
@@ -18,8 +21,10 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" \
-  "nvidia-cudnn-frontend==$VERSION"
+echo "nvidia-cudnn-frontend==$VERSION --hash=$HASH" > "$work/requirements.txt"
+python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --implementation cp \
+  --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 --dest "$work" --require-hashes \
+  -r "$work/requirements.txt"
 # A wheel is a zip file; the headers lie in its data folder or under include/.
 python3 - "$work" <<'PYTHON'
 import pathlib, sys, zipfile
