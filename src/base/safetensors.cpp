@@ -92,6 +92,21 @@ std::string header_text(const std::vector<const NamedTensor*>& tensors, const Te
 
 // ---- reading
 
+// What torch.save writes is a zip file, or of old versions a pickle; it can run any code when it is read.
+void check_is_not_of_pytorch(std::string_view content, const std::string& file) {
+  using namespace std::literals;
+  const bool is_zip = content.starts_with("PK\x03\x04"sv), is_pickle = content.starts_with("\x80"sv);
+  const bool is_header_behind = content.size() > kLengthBytes && content[kLengthBytes] == '{';
+  if (!is_zip && (!is_pickle || is_header_behind)) return;
+  const std::string target = std::filesystem::path(file).stem().string() + ".safetensors";
+  fail_user(
+      "{}: it is a {} of PyTorch, and what is read here is safetensors; write it again from Python:\n"
+      "  import torch, safetensors.torch\n"
+      "  weights = torch.load(\"{}\", map_location=\"cpu\", weights_only=True)\n"
+      "  safetensors.torch.save_file({{name: w.clone().contiguous() for name, w in weights.items()}}, \"{}\")",
+      file, is_zip ? "zip file" : "pickle", std::filesystem::path(file).filename().string(), target);
+}
+
 // The header as JSON. Names used twice and anything deeper than the format's own nesting are refused while parsing, so
 // a hostile header costs little.
 json parse_header(std::string_view text, const std::string& file) {
@@ -223,6 +238,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
 
 TensorFile parse_safetensors(std::shared_ptr<const std::string> content, const std::string& file) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(*content));
+  check_is_not_of_pytorch(*content, file);
   if (bytes.size() < kLengthBytes) fail_user("{}: it has {} bytes only; {}", file, bytes.size(), kRemedy);
   std::uint64_t length;
   std::memcpy(&length, bytes.data(), kLengthBytes);

@@ -16,5 +16,6 @@ void add_validate_command(CLI::App& app, int& exit_code);
 void add_models_command(CLI::App& app, int& exit_code);
 void add_export_command(CLI::App& app, int& exit_code);
 void add_devices_command(CLI::App& app, int& exit_code);
+void add_help_command(CLI::App& app);
 
 }  // namespace overtake

@@ -1,11 +1,15 @@
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 #include "cli/commands.h"
+#include "cli/mistakes.h"
 #include "cli/say.h"
 #include "comm/store.h"
 #include "launch/own_folder.h"
@@ -55,7 +59,7 @@ class MeetingPlace {
   std::filesystem::path own_;
 };
 
-void check(const LaunchFlags& flags) {
+void check(const LaunchFlags& flags, const std::vector<std::string>& commands) {
   if (!std::isfinite(flags.leave_seconds))  // CLI11's ranges let NaN pass
     fail_user("launch: --leave-seconds {}: it must be a number from 0 to 1000000", flags.leave_seconds);
   if (flags.command.empty()) {
@@ -69,6 +73,9 @@ void check(const LaunchFlags& flags) {
         "their command",
         flags.command[0]);
   }
+  if (std::ranges::find(commands, flags.command[0]) == commands.end())
+    fail_user("launch: {}: no such command to start workers with; there are {}{}", flags.command[0],
+              fmt::join(commands, ", "), did_you_mean(flags.command[0], commands));
   if (flags.command[0] == "launch") fail_user("launch: a worker cannot launch workers; name another command");
   if (flags.job.find('/') != std::string::npos || flags.job == "." || flags.job == "..") {
     fail_user("launch: --job {}: must be a name without '/'; choose another", flags.job);
@@ -102,8 +109,8 @@ void claim(const Worker& first) {
   }
 }
 
-int launch(const LaunchFlags& flags) {
-  check(flags);
+int launch(const LaunchFlags& flags, const std::vector<std::string>& commands) {
+  check(flags, commands);
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   OVERTAKE_CHECK(!error, "/proc/self/exe: {}", error.message());
@@ -149,13 +156,13 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   c->footer(
       "Rank 0 is heard, and its output, --json included, is that of the job. A worker that fails ends the job: launch\n"
       "says which and why, and exits as it did.\n"
-      "Example:\n  overtake launch -n 2 -- train cnn --data fashion-mnist --steps 100 --json\n"
+      "Example:\n  overtake launch -n 2 -- train cnn --dp 2 --data fashion-mnist --steps 100 --json\n"
       "On the second of two hosts:\n"
       "  overtake launch -n 2 --first-rank 2 --size 4 --store /shared/jobs --job run-17 --address 10.0.0.2 -- train "
-      "cnn");
+      "cnn --dp 4");
   c->callback([flags, c, &exit_code] {
     flags->command = c->remaining();
-    exit_code = launch(*flags);
+    exit_code = launch(*flags, command_names(*c->get_parent()));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/mistakes.h"
 #include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "comm/group.h"
@@ -33,7 +34,7 @@ int run(int argc, char** argv) {
   CLI::App app("Overtake trains neural networks out of order: same weights, less waiting.", "overtake");
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("overtake {}, commit {}", overtake::version(), overtake::commit()));
-  app.footer("`overtake COMMAND --help` has the options and an example of each command.");
+  app.footer("`overtake COMMAND --help`, or `overtake help COMMAND`, has the options and an example of each command.");
   int exit_code = 0;
   overtake::add_train_command(app, exit_code);
   overtake::add_launch_command(app, exit_code);
@@ -45,12 +46,13 @@ int run(int argc, char** argv) {
   overtake::add_models_command(app, exit_code);
   overtake::add_export_command(app, exit_code);
   overtake::add_devices_command(app, exit_code);
+  overtake::add_help_command(app);
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    overtake::say(stderr, "overtake: {}; see --help\n", e.what());
+    overtake::say(stderr, "overtake: {}\n", overtake::mistake_of(app, e));
     return kUserError;
   } catch (const overtake::UserError& e) {
     overtake::say(stderr, "overtake: {}\n", overtake::with_flags(e.what()));

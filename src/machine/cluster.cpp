@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nearest_word.h"
 #include "machine/cluster_fields.h"
 
 namespace overtake {
@@ -187,8 +189,8 @@ Cluster load_cluster(const std::string& file_or_preset) {
     const bool is_file = file_or_preset.find('/') != std::string::npos || std::filesystem::exists(file_or_preset) ||
                          file_or_preset.ends_with(".toml");
     if (!is_file)
-      fail_user("`machine {}`: no such preset or file; presets are {}, with a number of nodes as in dgx-h100:4",
-                file_or_preset, fmt::join(preset_names(), ", "));
+      fail_user("`machine {}`: no such preset or file; presets are {}, with a number of nodes as in dgx-h100:4{}",
+                file_or_preset, fmt::join(preset_names(), ", "), did_you_mean(name, preset_names(), std::identity()));
     Cluster cluster = parse_cluster(read_file(file_or_preset), file_or_preset);
     for (DeviceType& d : cluster.devices)  // files named in it lie beside it
       if (!d.profile.empty()) d.profile = (std::filesystem::path(file_or_preset).parent_path() / d.profile).string();

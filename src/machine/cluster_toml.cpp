@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 #include "base/toml.h"
 #include "machine/cluster_check.h"
 #include "machine/cluster_fields.h"
@@ -88,8 +89,8 @@ class Reader {
       } else {
         fail(entry.line(),
              "unknown key: \"{}\"; a machine has a name and sections [device.NAME], [node.NAME], "
-             "[switch.NAME], [node.NODE.switch.NAME] and [[link]]",
-             entry.key);
+             "[switch.NAME], [node.NODE.switch.NAME] and [[link]]{}",
+             entry.key, did_you_mean(entry.key, {"name", "device", "node", "switch", "link"}));
       }
     }
     read_switches();
@@ -184,7 +185,8 @@ class Reader {
       if (entry.key == also || std::ranges::find(known, entry.key, &ClusterField::key) != known.end()) continue;
       std::string list;
       for (const ClusterField& f : known) list += fmt::format("{}{}", list.empty() ? "" : ", ", f.key);
-      fail(entry.line(), "unknown key in {}: \"{}\"; known are {}", section, entry.key, list);
+      fail(entry.line(), "unknown key in {}: \"{}\"; known are {}{}", section, entry.key, list,
+           did_you_mean(entry.key, known, [](const ClusterField& f) { return f.key; }));
     }
     for (const ClusterField& f : known)
       if (const toml::node* value = table.get(f.key))

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 #include "models/families.h"
 #include "models/settings.h"
 #include "ops/op.h"
@@ -31,14 +32,15 @@ Graph build_model(const std::string& name, const ModelSettings& settings) {
       if (!values.contains(key)) {
         std::vector<std::string> known;
         for (const auto& [k, v] : values) known.push_back(k);
-        fail_user("model {}: it has no setting '{}'; it has {}", name, key, fmt::join(known, ", "));
+        fail_user("model {}: it has no setting '{}'; it has {}{}", name, key, fmt::join(known, ", "),
+                  did_you_mean(key, known));
       }
       values[key] = value;
     }
     return entry.build(Settings(name, std::move(values)));
   }
-  fail_user("model '{}': no such network, and no file; known are {}; `overtake models` says more", name,
-            fmt::join(names, ", "));
+  fail_user("model '{}': no such network, and no file; known are {}; `overtake models` says more{}", name,
+            fmt::join(names, ", "), did_you_mean(name, names));
 }
 
 ModelFigures figures_of(const Graph& g) {

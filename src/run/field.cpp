@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 
 namespace overtake {
 namespace {
@@ -67,27 +67,21 @@ json number_from(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? json(number) : json(text);
 }
 
-// The number of letters to add, drop or change between two words.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
+// What may have been meant instead of a text that is none of the choices.
+std::string meant_instead(const Field& field, const json& value) {
+  const std::vector<std::string> known(field.choices.begin(), field.choices.end());
+  for (const json& word : value.is_array() ? value : json::array({value}))
+    if (!is_choice(field, word)) return word.is_string() ? did_you_mean(word.get<std::string>(), known) : "";
+  return "";
 }
 
 // See set_value().
 void check_value(const Field& field, const json& value, const std::string& where) {
   if (fits(field, value)) return;
-  if (where.empty()) fail_user("`{} {}`: it must be {}", field.name, shown(value), description_of(field));
-  fail_user("{}: {} = {}: it must be {}", where, field.name, value.is_string() ? value.dump() : shown(value),
-            description_of(field));
+  const std::string meant = meant_instead(field, value);
+  if (where.empty()) fail_user("`{} {}`: it must be {}{}", field.name, shown(value), description_of(field), meant);
+  fail_user("{}: {} = {}: it must be {}{}", where, field.name, value.is_string() ? value.dump() : shown(value),
+            description_of(field), meant);
 }
 
 bool is_empty(const json& value) {
@@ -102,8 +96,9 @@ const Field* find_field(std::string_view name) {
   return at == fields().end() ? nullptr : &*at;
 }
 
-std::string_view nearest_name(std::string_view name) {
-  return std::ranges::min_element(fields(), {}, [&](const Field& f) { return distance(f.name, name); })->name;
+void fail_unknown_field(std::string_view name, const std::string& where) {
+  fail_user("{}: {}: no such field{}", where, name,
+            did_you_mean(name, fields(), [](const Field& f) { return f.name; }));
 }
 
 json value_of(const RunSpec& spec, const Field& field) {
@@ -173,7 +168,7 @@ RunSpec spec_from_json(const json& all) {
   RunSpec spec;
   for (const auto& [name, value] : all.items()) {
     const Field* field = find_field(name);
-    if (field == nullptr) fail_user("spec: {}: no such field; did you mean {}?", name, nearest_name(name));
+    if (field == nullptr) fail_unknown_field(name, "spec");
     set_value(spec, *field, value, "spec");
   }
   return spec;

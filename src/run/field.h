@@ -64,8 +64,8 @@ struct Field {
 const std::vector<Field>& fields();
 // Null where there is none of that name.
 const Field* find_field(std::string_view name);
-// The field whose name is the most like this one, for messages.
-std::string_view nearest_name(std::string_view name);
+// The error of a name in a file, or another text, that is no field's: it says which may have been meant.
+[[noreturn]] void fail_unknown_field(std::string_view name, const std::string& where);
 
 // Null for a number that is not given; see RunSpec.
 nlohmann::json value_of(const RunSpec& spec, const Field& field);

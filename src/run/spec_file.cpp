@@ -60,8 +60,7 @@ RunSpec spec_from_toml(const std::string& text, const std::string& file) {
   for (const auto& [key, node] : table) {
     const std::string where = fmt::format("{}:{}", file, key.source().begin.line);
     const Field* field = find_field(key.str());
-    if (field == nullptr)
-      fail_user("{}: {}: no such field; did you mean {}?", where, key.str(), nearest_name(key.str()));
+    if (field == nullptr) fail_unknown_field(key.str(), where);
     json value = json_from(node);
     if (std::holds_alternative<std::uint64_t RunSpec::*>(field->member) && value.is_string())
       if (const json number = parse_json_or_discard(value.get<std::string>()); number.is_number_unsigned())

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 #include "train/data_sources.h"
 
 namespace overtake {
@@ -91,8 +92,8 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split, const 
                         .seed = seed,
                         .conversion = conversion});
   }
-  fail_user("`data {}`: no such data; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic",
-            spec);
+  fail_user("`data {}`: no such data; write fashion-mnist, npy:X.npy,Y.npy, text:FILE, masked-text:FILE or synthetic{}",
+            spec, did_you_mean(name, kSources, [](const Source& source) { return source.name; }));
 }
 
 }  // namespace overtake

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 
 namespace overtake {
 namespace {
@@ -85,7 +86,8 @@ LearningRateSchedule parse_schedule(std::string_view spec, double base, std::uin
   } else if (parts[0] == "cosine") {
     parse_cosine(schedule, parts, spec);
   } else if (spec != "constant") {
-    fail_user("`lr_schedule {}`: no such schedule; {}", spec, kForms);
+    fail_user("`lr_schedule {}`: no such schedule; {}{}", spec, kForms,
+              did_you_mean(parts[0], {"constant", "step", "cosine"}));
   }
   if (warmup > 0 && warmup >= total) {
     fail_user("`warmup {}`: the whole run has {} steps; give fewer", warmup, total);

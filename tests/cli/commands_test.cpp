@@ -82,11 +82,16 @@ TEST(Devices, NamesTheCpu) {
 }
 
 TEST(Help, EveryCommandHasAnExample) {
-  for (const std::string command : {"train", "launch", "bench", "report", "models", "devices"}) {
+  for (const std::string command :
+       {"train", "launch", "bench", "report", "plan", "simulate", "validate", "models", "export", "devices", "help"}) {
     const CommandResult r = overtake(command + " --help");
     EXPECT_EQ(r.exit_code, 0);
     EXPECT_NE(r.out.find("Example:\n  overtake " + command), std::string::npos) << r.out;
+    const CommandResult asked = overtake("help " + command);
+    EXPECT_EQ(asked.exit_code, 0);
+    EXPECT_EQ(asked.out, r.out);
   }
+  EXPECT_EQ(overtake("help").out, overtake("--help").out);
 }
 
 TEST(NullDevice, WalksAPlan) {

@@ -19,6 +19,64 @@ void expect_user_error(const std::string& arguments, const std::vector<std::stri
 const std::string kRun = "train cnn --set width=4 --batch 8 --data synthetic:64 --schedule in-order --steps 4 ";
 
 TEST(Error, UnknownModel) { expect_user_error("train resnet-51", {"resnet-51", "no such network", "resnet-50"}); }
+// What was probably meant, of commands, options, values, names and keys.
+TEST(Error, MistypedWords) {
+  expect_user_error("trian cnn", {"trian: no such command; did you mean train?"});
+  expect_user_error("x cnn", {"x: no such command; there are train, launch, bench"});
+  expect_user_error("", {"which command?", "train, launch, bench", "`overtake --help`"});
+  expect_user_error("--verison", {"--verison: no such option; did you mean --version?"});
+  expect_user_error("help trian", {"help: trian: no such command", "did you mean train?"});
+  expect_user_error("launch -n 2 -- trian cnn", {"launch: trian: no such command", "did you mean train?"});
+  expect_user_error("train cnn --lrr 0.1", {"train: --lrr: no such option; did you mean --lr?"});
+  expect_user_error("train cnn --shedule=ooo", {"train: --shedule: no such option; did you mean --schedule?"});
+  expect_user_error("bench cnn --xyzzy", {"bench: --xyzzy: no such option; `overtake bench --help` lists them"});
+  expect_user_error("train cnn lenet", {"train: lenet: one argument too many"});
+  expect_user_error("train cnn --lr", {"train: --lr", "`overtake train --help`"});
+  expect_user_error("train cnn --schedule oo", {"--schedule oo", "in-order, ooo, auto; did you mean ooo?"});
+  expect_user_error("train cnn --skip-pass fuse,recognize", {"; did you mean recognise?"});
+  expect_user_error("train cnn --lr-schedule cosin:0.1", {"--lr-schedule cosin:0.1", "did you mean cosine?"});
+  expect_user_error("train cnn --data fasion-mnist", {"--data fasion-mnist", "did you mean fashion-mnist?"});
+  expect_user_error("train resnet18", {"did you mean resnet-18?"});
+  expect_user_error("train cnn --set widht=4", {"widht", "did you mean width?"});
+  expect_user_error("simulate cnn --machine dgx-h10:2", {"did you mean dgx-h100?"});
+  expect_user_error("simulate cnn --machine ideal:2 --pp 2 --pipeline zbv", {"did you mean zb-v?"});
+  expect_user_error("simulate cnn --machine ideal:2 --pp 2 --compare gpipe,1f2b", {"'1f2b'", "did you mean 1f1b?"});
+  const ScratchFolder folder;
+  const std::string file = folder / "x.toml";
+  write_text(file, "model = \"cnn\"\nlr_shedule = \"cosine\"\n");
+  expect_user_error("train --spec " + file, {"x.toml:2: lr_shedule: no such field; did you mean lr_schedule?"});
+  write_text(file, "nam = \"x\"\n");
+  expect_user_error("simulate cnn --machine " + file, {"x.toml:1", "did you mean name?"});
+}
+TEST(Error, WeightsAsPyTorchSavesThem) {
+  const ScratchFolder folder;
+  const std::string file = folder / "cnn.pt";
+  for (const std::string& begin :
+       {std::string("PK\x03\x04\x00\x00\x08\x08", 8), std::string("\x80\x02\x8a\x0al\xfc\x9c\x46", 8)}) {
+    write_text(file, begin + std::string(100, 'x'));
+    expect_user_error(kRun + "--init " + file, {"cnn.pt", "of PyTorch", "import torch, safetensors.torch",
+                                                "torch.load(\"cnn.pt\"", "save_file(", "\"cnn.safetensors\")"});
+  }
+}
+// Bounds without an upper end were once shown with all 309 digits of the largest number.
+TEST(Error, BoundsAreReadable) {
+  for (const std::string command : {"train cnn", "launch"}) {
+    const std::string help = overtake(command.substr(0, command.find(' ')) + " --help").out;
+    EXPECT_EQ(help.find("e+308"), std::string::npos) << help;
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t at = line.find("--"), end = line.find_first_of(" ,", at);
+      const std::size_t type = std::min(line.find(" INT", at), line.find(" FLOAT", at));
+      if (at == std::string::npos || type == std::string::npos) continue;
+      const std::string err = overtake(command + " " + line.substr(at, end - at) + "=-1").err;
+      std::size_t digits = 0;
+      for (const char c : err) {
+        digits = std::isdigit(static_cast<unsigned char>(c)) != 0 ? digits + 1 : 0;
+        ASSERT_LT(digits, 30u) << err;
+      }
+    }
+  }
+}
 TEST(Error, UnknownSetting) { expect_user_error("train lenet --set depth=3", {"lenet", "depth", "classes"}); }
 TEST(Error, SettingIsNoNumber) { expect_user_error("train lenet --set classes=ten", {"--set", "classes=ten"}); }
 TEST(Error, SettingOutOfRange) {

@@ -5,6 +5,7 @@
 #include "base/available_cores.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nearest_word.h"
 #include "base/units.h"
 #include "cli/say.h"
 #include "cli/simulate/tables.h"
@@ -28,7 +29,9 @@ constexpr std::string_view kTwoWay = "dualpipe";
 std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which, std::vector<std::string>& left_out) {
   std::vector<RunSpec> all;
   const std::vector<std::string> names = which == "all" ? std::vector<std::string>{} : CLI::detail::split(which, ',');
+  std::vector<std::string> known{"all"};
   const auto add = [&](std::string_view name, std::string RunSpec::*member) {
+    known.emplace_back(name);
     if (!names.empty() && std::ranges::find(names, name) == names.end()) return;
     if (names.empty() && name == kTwoWay && !spec.two_way) {
       left_out.push_back(fmt::format("{}: it puts every layer on two devices; add --two-way", name));
@@ -42,7 +45,9 @@ std::vector<RunSpec> compared(const RunSpec& spec, const std::string& which, std
   } else {
     for (const char* order : {"buckets", "by-layer", "scatter-gather", "first-k"}) add(order, &RunSpec::reduce);
   }
-  if (all.empty()) fail_user("--compare {}: none of these is known", which);
+  for (const std::string& name : names)
+    if (std::ranges::find(known, name) == known.end())
+      fail_user("--compare {}: '{}' is none of {}{}", which, name, fmt::join(known, ", "), did_you_mean(name, known));
   // What an order has no use for.
   for (RunSpec& one : all)
     if (one.reduce != "first-k") one.first_k.clear();

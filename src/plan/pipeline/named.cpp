@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/nearest_word.h"
 #include "plan/pipeline/cut.h"
 #include "plan/pipeline/device_order.h"
 #include "plan/pipeline/list_schedule.h"
@@ -266,7 +267,8 @@ PipelineSchedule make_schedule(std::string_view name, const PipelineProblem& pro
   if (found == kSchedules.end()) {
     std::string names;
     for (const NamedSchedule& s : kSchedules) names += fmt::format("{}{}", names.empty() ? "" : ", ", s.name);
-    fail_user("pipeline: no schedule is called '{}'; use one of {}", name, names);
+    fail_user("`pipeline {}`: no schedule is called so; use one of {}, or search{}", name, names,
+              did_you_mean(name, kSchedules, [](const NamedSchedule& s) { return s.name; }));
   }
   PipelineSchedule schedule = found->make(problem, options);
   schedule.name = name;
