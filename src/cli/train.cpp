@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/connect_ranks.h"
+#include "cli/progress_line.h"
 #include "cli/rank_traces.h"
 #include "cli/say.h"
 #include "cli/spec_flags.h"
@@ -29,29 +28,6 @@ namespace {
 constexpr int kInterruptedExit = 130, kNotSavedExit = 2;
 
 volatile std::sig_atomic_t interrupted = 0;
-
-// One line that is written over on a terminal, a line now and then elsewhere.
-class ProgressLine {
- public:
-  void show(const Progress& p) {
-    const bool is_last = p.step == p.steps;
-    if (!is_terminal_ && !is_last && p.step < next_) return;
-    next_ = p.step + std::max<std::uint64_t>(1, p.steps / 20);
-    const std::string accuracy = p.accuracy < 0 ? "" : fmt::format("  accuracy {:5.1f} %", 100 * p.accuracy);
-    const std::string line =
-        fmt::format("step {}/{}  epoch {}  loss {:.4f}{}  {:.0f} samples/s  {} left", p.step, p.steps, p.epoch, p.loss,
-                    accuracy, p.samples_per_s, format_duration(p.seconds_left));
-    if (is_terminal_)
-      fmt::print(stderr, "\r\033[K{}{}", line, is_last ? "\n" : "");
-    else
-      say(stderr, "{}\n", line);
-    std::fflush(stderr);
-  }
-
- private:
-  bool is_terminal_ = isatty(STDERR_FILENO) != 0;
-  std::uint64_t next_ = 0;
-};
 
 // What part of a step each device was predicted to compute nothing.
 std::vector<double> predicted_idle(const Program& program) {
@@ -131,8 +107,9 @@ int train(const SpecFlags& flags) {
 
   if (!spec.trace.empty()) {
     const std::string name = spec.model + ", " + run.plan().schedule;
-    const std::string text = groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces)
-                                    : perfetto_json({{name, &run.plan(), result.traces, spec.device}});
+    const std::string text =
+        groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces)
+               : perfetto_json({{name, &run.plan(), result.traces, spec.device, step_time_of(result)}});
     if (run.is_first()) write_file_atomically(spec.trace, text);
   }
   const std::string hash = hash_text(run.weights_hash());

@@ -124,6 +124,7 @@ class Loop {
         report({.step = done,
                 .steps = total_,
                 .epoch = (done - 1) / per_epoch_ + 1,
+                .steps_since = since_report,
                 .loss = loss_sum / static_cast<double>(since_report),
                 .accuracy = has_accuracy() ? correct / std::max(counted, 1.0) : -1,
                 .samples_per_s = rate * static_cast<double>(run_.batch()),

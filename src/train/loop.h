@@ -49,8 +49,9 @@ struct LoopOptions {
 struct Progress {
   std::uint64_t step = 0, steps = 0;  // done, in all
   std::uint64_t epoch = 0;
-  double loss = 0;       // mean since the last report
-  double accuracy = -1;  // likewise; -1: the model has none
+  std::uint64_t steps_since = 0;  // the last report
+  double loss = 0;                // mean of these
+  double accuracy = -1;           // likewise; -1: the model has none
   double samples_per_s = 0;
   double seconds_left = 0;
 };
