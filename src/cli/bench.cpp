@@ -155,7 +155,8 @@ int bench(const BenchFlags& flags) {
   }
   if (!flags.trace.empty()) {
     std::vector<TracedRun> runs;
-    for (const BenchRow& row : rows) runs.push_back({row.name, &row.run->plan(), row.traces, spec.device});
+    for (const BenchRow& row : rows)
+      runs.push_back({row.name, &row.run->plan(), row.traces, spec.device, row.step_time()});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
   std::string text = table.text();

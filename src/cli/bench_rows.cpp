@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "base/median.h"
@@ -39,6 +40,10 @@ Burst burst(TrainingRun& run, int least, float learning_rate) {
 double BenchRow::median() const {
   std::vector<double> samples = ms;
   return overtake::median(samples);
+}
+
+StepTime BenchRow::step_time() const {
+  return {std::llround(median() * 1e6), fmt::format("median of {} measured steps", ms.size())};
 }
 
 double BenchRow::fastest() const { return *std::ranges::min_element(ms); }

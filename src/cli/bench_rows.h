@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/perfetto.h"
 #include "train/run.h"
 
 namespace overtake {
@@ -19,6 +20,8 @@ struct BenchRow {
 
   double median() const;
   double fastest() const;
+  // The median, as the report shows it.
+  StepTime step_time() const;
   // What the model of time says of the plan that runs; 0 where nothing was measured to base it on.
   double predicted() const;
   // The median of idle_ms, if there is any.

@@ -25,14 +25,15 @@ std::string place_of(int rank, const RunSpec& spec) {
 ClockOffset clock_of_rank(Group& world) { return measure_clock_offset(world, {.tag = kClockTag, .priority = kUrgent}); }
 
 std::string merged_trace(Group& world, const ClockOffset& clock, const RunSpec& spec, const std::string& run,
-                         const Plan& plan, std::vector<Trace> traces) {
+                         const Plan& plan, std::vector<Trace> traces, const StepTime& step_time) {
   const RankTrace mine{.rank = world.rank(),
                        .run = run,
                        .place = place_of(world.rank(), spec),
                        .plan = &plan,
                        .traces = std::move(traces),
                        .offset_ns = clock.offset_ns,
-                       .error_ns = clock.error_ns};
+                       .error_ns = clock.error_ns,
+                       .step_time = step_time};
   const std::int64_t origin_ns = least_of_all(world, first_begin_ns(mine), {.tag = kTraceTag});
   const auto texts = gather_texts(world, rank_events(mine, origin_ns), {.tag = kTraceTag});
   return world.rank() == 0 ? file_of_events(texts) : "";

@@ -8,6 +8,7 @@
 #include "comm/group.h"
 #include "overtake/plan.h"
 #include "overtake/run_spec.h"
+#include "report/step_time.h"
 
 namespace overtake {
 
@@ -20,6 +21,6 @@ ClockOffset clock_of_rank(Group& world);
 
 // All ranks call it with what they did; rank 0 gets the text of the file, the others "".
 std::string merged_trace(Group& world, const ClockOffset& clock, const RunSpec& spec, const std::string& run,
-                         const Plan& plan, std::vector<Trace> traces);
+                         const Plan& plan, std::vector<Trace> traces, const StepTime& step_time);
 
 }  // namespace overtake

@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -13,6 +16,8 @@
 
 namespace overtake {
 namespace {
+
+constexpr const char* kNoTasks = "there are no tasks in it: nothing was traced";
 
 struct ReportFlags {
   std::vector<std::string> traces;
@@ -36,8 +41,9 @@ std::string table_of(const std::vector<RunFigures>& figures) {
   for (const RunFigures& run : figures) {
     const auto add = [&](const DeviceFigures& d, std::int64_t of_ns, bool is_first) {
       std::vector<std::string> row = {is_first ? run.name : "", d.name, "", ""};
-      if (is_first) row[2] = fmt::format("{:.3f}", static_cast<double>(run.step_ns) * 1e-6);
-      if (is_first) row[3] = fmt::format("{:.3f}", run.speed_up);
+      if (is_first)
+        row[2] = run.tasks > 0 ? fmt::format("{:.3f}", static_cast<double>(run.step_ns) * 1e-6) : "no tasks";
+      if (is_first) row[3] = run.speed_up ? fmt::format("{:.3f}", *run.speed_up) : "";
       for (const std::int64_t ns : {d.compute_ns, d.idle_ns, d.overlap_ns}) row.push_back(percent(ns, of_ns));
       if (communicates)
         for (const std::int64_t ns : {d.communication_ns, d.exposed_ns}) row.push_back(percent(ns, of_ns));
@@ -57,6 +63,23 @@ std::string table_of(const std::vector<RunFigures>& figures) {
     if (run.devices.size() > 1) add(all, run.run_ns * std::ssize(run.devices), false);
   }
   return table.text();
+}
+
+// What the times are, and what keeps runs from being compared.
+std::string note_on_steps(const std::vector<RunFigures>& figures) {
+  std::vector<std::string> lines;
+  const bool are_alike = std::ranges::all_of(
+      figures, [&](const RunFigures& run) { return run.tasks > 0 && run.step_time == figures[0].step_time; });
+  if (are_alike) lines.push_back(fmt::format("ms/step: {}", figures[0].step_time));
+  for (const RunFigures& run : figures) {
+    if (are_alike) break;
+    lines.push_back(fmt::format("ms/step of {}: {}", run.name, run.tasks > 0 ? run.step_time : kNoTasks));
+  }
+  const auto has_steps = [](const RunFigures& run) { return run.tasks == 0 || run.steps > 0; };
+  const auto without = std::ranges::count_if(figures, std::not_fn(has_steps));
+  if (without > 0 && without < std::ssize(figures))
+    lines.emplace_back("no speed-up is given between a run that says where its steps begin and one that does not");
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
 // How well clocks agree, where there are several.
@@ -86,8 +109,8 @@ int report(const ReportFlags& flags) {
     if (!flags.output.empty()) out["page"] = {{"file", flags.output}, {"bytes", bytes}};
     say("{}", dumped(out));
   } else {
-    say("{}{}{}: {}; open it in a browser\n", table_of(figures), note_on_clocks(figures), flags.output,
-        format_bytes(static_cast<std::int64_t>(bytes)));
+    say("{}{}{}{}: {}; open it in a browser\n", table_of(figures), note_on_steps(figures), note_on_clocks(figures),
+        flags.output, format_bytes(static_cast<std::int64_t>(bytes)));
   }
   return 0;
 }

@@ -51,6 +51,11 @@ void print_prediction(const TrainingRun& run, double step_ms) {
   say(" of the step, by device\n");
 }
 
+// The one that is printed.
+StepTime step_time_of(const LoopResult& result) {
+  return {std::llround(result.step_ms * 1e6), "median of all trained steps"};
+}
+
 int train(const SpecFlags& flags) {
   RunSpec spec = flags.spec();
   if (!spec.plan.empty()) spec = with_plan(spec, flags.given());
@@ -108,7 +113,7 @@ int train(const SpecFlags& flags) {
   if (!spec.trace.empty()) {
     const std::string name = spec.model + ", " + run.plan().schedule;
     const std::string text =
-        groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces)
+        groups ? merged_trace(*groups->world, clock, spec, name, run.plan(), result.traces, step_time_of(result))
                : perfetto_json({{name, &run.plan(), result.traces, spec.device, step_time_of(result)}});
     if (run.is_first()) write_file_atomically(spec.trace, text);
   }

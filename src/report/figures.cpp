@@ -108,6 +108,27 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
+void set_step_time(RunFigures& figures, const RecordedRun& run) {
+  if (run.step_time_ns > 0) {
+    figures.step_ns = run.step_time_ns;
+    figures.step_time = run.step_time_what;
+  } else if (run.steps.empty()) {
+    figures.step_ns = run.end_ns;
+    figures.step_time = "the whole file, which has no steps";
+  } else {
+    figures.step_ns = median_length(run.steps);
+    figures.step_time =
+        run.steps.size() == 1 ? "one traced step" : "median of " + std::to_string(run.steps.size()) + " traced steps";
+  }
+}
+
+// Of what one step takes, and only of that.
+std::optional<double> speed_up_of(const RunFigures& run, const RunFigures& base) {
+  const bool is_comparable = (run.steps > 0) == (base.steps > 0) && run.tasks > 0 && base.tasks > 0;
+  if (!is_comparable || run.step_ns <= 0) return {};
+  return share(base.step_ns, run.step_ns);
+}
+
 RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
   RunFigures figures;
   figures.name = run.name;
@@ -116,7 +137,7 @@ RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
   figures.schedule = run.schedule;
   figures.tasks = std::ranges::count(run.tasks, false, &RecordedTask::is_note);
   figures.steps = static_cast<std::int64_t>(run.steps.size());
-  figures.step_ns = run.steps.empty() ? run.end_ns : median_length(run.steps);
+  set_step_time(figures, run);
   figures.run_ns = length_of(run.counted);
   for (std::uint32_t d = 0; d < run.devices.size(); ++d) {
     figures.devices.push_back(device_figures(traces, run, d));
@@ -131,7 +152,10 @@ RunFigures run_figures(const TraceFile& traces, const RecordedRun& run) {
 std::vector<RunFigures> figures_of(const TraceFile& traces) {
   std::vector<RunFigures> all;
   for (const RecordedRun& run : traces.runs) all.push_back(run_figures(traces, run));
-  for (RunFigures& figures : all) figures.speed_up = figures.step_ns > 0 ? share(all[0].step_ns, figures.step_ns) : 1;
+  const auto base = std::ranges::find_if(all, [](const RunFigures& run) { return run.tasks > 0; });
+  if (base == all.end()) return all;
+  const RunFigures first = *base;
+  for (RunFigures& figures : all) figures.speed_up = speed_up_of(figures, first);
   return all;
 }
 
@@ -164,9 +188,10 @@ nlohmann::json to_json(const std::vector<RunFigures>& figures) {
                     {"tasks", run.tasks},
                     {"steps", run.steps},
                     {"step_ms", ms(run.step_ns)},
+                    {"step_time", run.step_time},
                     {"run_ms", ms(run.run_ns)},
                     {"idle_share", run.idle_share},
-                    {"speed_up", run.speed_up},
+                    {"speed_up", run.speed_up ? nlohmann::json(*run.speed_up) : nlohmann::json()},
                     {"devices", std::move(devices)},
                     {"kinds", std::move(kinds)}});
   }

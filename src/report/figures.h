@@ -36,11 +36,15 @@ struct KindFigures {
 struct RunFigures {
   std::string name, file, model, schedule;
   std::int64_t tasks = 0;
-  std::int64_t steps = 0;    // 0: the file does not say
-  std::int64_t step_ns = 0;  // the median step; the whole run if there is none
-  std::int64_t run_ns = 0;   // what is counted
-  double idle_share = 0;     // of all devices' time: bubbles
-  double speed_up = 1;       // first run's step over this one's
+  std::int64_t steps = 0;  // that are shown; 0: the file does not say
+  std::int64_t step_ns =
+      0;                    // what its command measured, or else the median of those shown; without steps the whole run
+  std::string step_time;    // which of these: "median of 10 measured steps"
+  std::int64_t run_ns = 0;  // what is counted
+  double idle_share = 0;    // of all devices' time: bubbles
+  // The step of the first run with tasks over this one's; none where this one has none, or only one of them says where
+  // steps begin.
+  std::optional<double> speed_up;
   std::vector<DeviceFigures> devices;
   std::vector<KindFigures> kinds;  // most time first
 };

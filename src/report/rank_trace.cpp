@@ -10,8 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostRows = 10'000;  // of a lane: tasks that overlap
-
 bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
 // By what it does, and with whom.
@@ -39,7 +37,7 @@ class RankWriter {
         shift_ns_(trace.offset_ns - origin_ns),
         here_(dependencies(graph_)),
         before_(dependencies_across_steps(graph_)),
-        row_ends_(plan_.lanes.size()) {}
+        threads_(events_, plan_.lanes.size()) {}
 
   std::string write() {
     describe();
@@ -79,28 +77,15 @@ class RankWriter {
                           {"step_start_us", start_us},
                           {"rank", trace_.rank},
                           {"clock_offset_us", microseconds(trace_.offset_ns)},
-                          {"clock_error_us", microseconds(trace_.error_ns)}});
-  }
-
-  // The thread of the first row of a lane that is free then. Viewers do not show tasks of one thread that overlap.
-  std::size_t thread_of(const Span& span, std::int64_t begin_ns, std::int64_t end_ns) {
-    const std::size_t lane = span.lane;
-    auto& ends = row_ends_[lane];
-    const bool overlaps = plan_.lanes[lane].is_asynchronous;
-    const auto free = std::ranges::find_if(ends, [&](std::int64_t end) { return !overlaps || end <= begin_ns; });
-    const std::size_t row = static_cast<std::size_t>(free - ends.begin()), thread = lane * kMostRows + row;
-    if (free == ends.end()) {
-      ends.push_back(end_ns);
-      events_.add_metadata("thread_name", process_, thread, {{"name", rank_lane_name(plan_, lane)}});
-    }
-    ends[row] = end_ns;
-    return thread;
+                          {"clock_error_us", microseconds(trace_.error_ns)},
+                          {"step_time", json_of(trace_.step_time)}});
   }
 
   void add_span(const Span& span, std::int64_t step, std::int64_t start_ns) {
     const Task& task = graph_.tasks[span.task];
     const std::int64_t begin_ns = start_ns + span.begin_ns, end_ns = start_ns + span.end_ns;
-    const std::size_t thread = thread_of(span, begin_ns, end_ns);
+    const std::size_t thread =
+        threads_.thread_of(span.lane, begin_ns, end_ns, process_, rank_lane_name(plan_, span.lane));
     json args = {{"task", span.task},
                  {"layer", graph_.layer_name(task.layer)},
                  {"kind", to_string(task.kind)},
@@ -139,16 +124,11 @@ class RankWriter {
   // From the begin of a send to the end of its recv.
   void add_flow(Kind kind, const json& message, std::int64_t step, std::size_t thread, std::int64_t begin_ns,
                 std::int64_t end_ns) {
-    const bool is_send = kind == Kind::send;
-    json flow = {{"ph", is_send ? "s" : "f"},
-                 {"id", "message " + message.dump() + " of step " + std::to_string(step)},
-                 {"cat", "message"},
-                 {"name", "message"},
-                 {"pid", process_},
-                 {"tid", thread},
-                 {"ts", microseconds(is_send ? begin_ns : std::max(begin_ns, end_ns - 1))}};
-    if (!is_send) flow["bp"] = "e";  // belongs to what it is inside of
-    events_.add(flow);
+    const std::string id = "message " + message.dump() + " of step " + std::to_string(step);
+    if (kind == Kind::send)
+      add_flow_begin(events_, id, process_, thread, begin_ns);
+    else
+      add_flow_end(events_, id, process_, thread, {begin_ns, end_ns});
   }
 
   bool is_delayed(TaskId t) const { return graph_.tasks[t].is_delayed; }
@@ -182,8 +162,8 @@ class RankWriter {
   std::size_t process_;
   std::int64_t shift_ns_;
   Dependencies here_, before_;
-  std::vector<std::vector<std::int64_t>> row_ends_;  // per lane
   EventList events_;
+  LaneThreads threads_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "overtake/plan.h"
+#include "report/step_time.h"
 
 namespace overtake {
 
@@ -21,6 +22,7 @@ struct RankTrace {
   std::vector<Trace> traces;
   std::int64_t offset_ns = 0;  // added to this rank's times gives rank 0's, within the error on either side
   std::int64_t error_ns = 0;
+  StepTime step_time = {};
 };
 
 // When the first of all this began, in rank 0's time; the largest number if there is nothing.

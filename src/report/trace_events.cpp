@@ -45,7 +45,8 @@ class EventReader {
     }
     close_open_spans();
     name_processes();
-    if (std::ranges::none_of(out_.list, [](const TraceEvent& e) { return !e.is_counter; }))
+    const bool has_span = std::ranges::any_of(out_.list, [](const TraceEvent& e) { return !e.is_counter; });
+    if (!has_span && out_.described.empty())
       fail_user("{}: a timeline without tasks: {} events, none of them a span (ph X or B); trace at least one step",
                 path_, seen_);
     check_length();
@@ -168,6 +169,7 @@ class EventReader {
   }
 
   void check_length() const {
+    if (out_.list.empty()) return;
     std::int64_t first = out_.list.front().begin_ns, last = first;
     for (const TraceEvent& e : out_.list) {
       first = std::min(first, e.begin_ns);
@@ -209,6 +211,10 @@ class EventReader {
     run.device = text_at(*args, "device");
     run.arena_bytes = checked<std::int64_t>(args->at("arena_bytes"));
     for (const json& us : args->at("step_us")) run.step_ns.push_back(ns_of(event, "step_us", us.get<double>()));
+    if (const auto time = args->find("step_time"); time != args->end()) {
+      run.step_time_ns = ns_of(event, "step_time", time->at("us").get<double>());
+      run.step_time_what = text_at(*time, "what");
+    }
     if (args->contains("rank")) {
       run.rank = checked<std::uint32_t>(args->at("rank"));
       run.clock_error_ns = ns_of(event, "clock_error_us", args->at("clock_error_us").get<double>());

@@ -32,6 +32,8 @@ struct RunDescription {
   std::string name, model, schedule, device;
   std::int64_t arena_bytes = 0;
   std::vector<std::int64_t> step_ns;
+  std::int64_t step_time_ns = 0;  // what its command says a step takes; 0: nothing
+  std::string step_time_what;
   // Of a rank of a job. Its times agree with those of rank 0 within the error.
   std::optional<std::uint32_t> rank;
   std::vector<std::int64_t> step_start_ns;
@@ -39,7 +41,7 @@ struct RunDescription {
 };
 
 struct TraceEvents {
-  std::vector<TraceEvent> list;                      // at least one span
+  std::vector<TraceEvent> list;                      // at least one span, or runs are described
   std::map<std::string, RunDescription> described;   // by process; empty for files of others
   std::map<std::string, std::string> process_names;  // "python (GPU 0)"
   std::map<std::pair<std::string, std::string>, std::string> thread_names;

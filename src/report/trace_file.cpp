@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 
 #include "report/trace_events.h"
@@ -52,10 +53,11 @@ class FileReader {
   FileReader(const std::string& path, TraceFile& out) : out_(out), path_(path), events_(read_trace_events(path)) {}
 
   void read() {
-    std::int64_t origin_ns = events_.list.front().begin_ns;
+    std::int64_t origin_ns = std::numeric_limits<std::int64_t>::max();
     for (const TraceEvent& event : events_.list) origin_ns = std::min(origin_ns, event.begin_ns);
-    // Runs of Overtake start at 0 each.
+    // Runs of Overtake start at 0 each, and are there even if nothing ran.
     if (!events_.described.empty()) origin_ns = 0;
+    for (const auto& [process, description] : events_.described) device_of(draft_of(process), process);
     for (const auto& event : events_.list) add(event, origin_ns);
     for (auto& [number, draft] : drafts_) finish(draft);
   }
@@ -74,6 +76,8 @@ class FileReader {
         draft.run.name = d.name;
         draft.run.model = d.model;
         draft.run.schedule = d.schedule;
+        draft.run.step_time_ns = d.step_time_ns;
+        draft.run.step_time_what = d.step_time_what;
         draft.run.steps = steps_of(number);
         if (!draft.run.steps.empty()) draft.run.end_ns = draft.run.steps.back().end_ns;
       }
@@ -125,10 +129,11 @@ class FileReader {
       add_memory(draft.run.devices[device].memory, event, origin_ns);
       return;
     }
-    // Threads of a rank that are called the same are rows of one lane.
     const std::optional<std::uint32_t> rank = draft.run.devices[device].rank;
+    // Threads of Overtake's that are called the same are rows of one lane.
     const std::string thread_name = events_.thread_name(event.process, event.thread);
-    const auto [it, is_new] = draft.track_of.try_emplace({event.process, rank ? thread_name : event.thread},
+    const bool is_ours = events_.described.contains(event.process);
+    const auto [it, is_new] = draft.track_of.try_emplace({event.process, is_ours ? thread_name : event.thread},
                                                          static_cast<std::uint32_t>(draft.run.tracks.size()));
     if (is_new) draft.run.tracks.push_back({thread_name, device, 1});
 
@@ -174,7 +179,6 @@ class FileReader {
   }
 
   void finish(RunDraft& draft) {
-    if (draft.run.tasks.empty()) return;
     for (std::size_t i = 0; i < draft.waits.size(); ++i) {
       for (const TaskKey& key : draft.waits[i]) {
         const auto it = draft.by_key.find(key);

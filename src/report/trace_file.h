@@ -65,14 +65,16 @@ struct RecordedRun {
   std::vector<RecordedDevice> devices;
   std::vector<RecordedTrack> tracks;  // those of a device are neighbours
   std::vector<RecordedTask> tasks;    // by track, row, moves_ns
+  std::int64_t step_time_ns = 0;      // what the command that wrote the file says a step takes; 0: nothing
+  std::string step_time_what;         // of it: "median of 10 measured steps"
   std::vector<RecordedStep> steps;    // if the file tells; of several ranks, from the first begin to the last end
   std::int64_t end_ns = 0;            // of the last task or step
   // What figures are of: all of it; of ranks the steps, without what was under way before and after them.
   RecordedStep counted;
 };
 
-// The runs of all files, in the order given. User errors name the file and the event: not JSON, no tasks, no time, a
-// negative duration.
+// The runs of all files, in the order given; a run that is described may have no tasks. User errors name the file and
+// the event: not JSON, neither tasks nor a description, no time, a negative duration.
 struct TraceFile {
   Texts texts;  // 0 is ""
   std::vector<RecordedRun> runs;

@@ -1,5 +1,7 @@
 #include "report/trace_writer.h"
 
+#include <algorithm>
+
 #include "graph/live_memory.h"
 
 namespace overtake {
@@ -31,11 +33,49 @@ void EventList::add_memory(const Plan& plan, const Trace& step, std::int64_t sta
   }
 }
 
+std::size_t LaneThreads::thread_of(std::size_t lane, std::int64_t begin_ns, std::int64_t end_ns, std::size_t process,
+                                   const std::string& lane_name) {
+  constexpr std::size_t kMostRows = 10'000;  // of a lane
+  std::vector<std::int64_t>& ends = row_ends_[lane];
+  const auto free = std::ranges::find_if(ends, [&](std::int64_t end) { return end <= begin_ns; });
+  const auto row = static_cast<std::size_t>(free - ends.begin());
+  const std::size_t thread = lane * kMostRows + row;
+  if (free == ends.end()) {
+    ends.push_back(end_ns);
+    events_.add_metadata("thread_name", process, thread, {{"name", lane_name}});
+  }
+  ends[row] = end_ns;
+  return thread;
+}
+
+namespace {
+
+json flow_event(const char* phase, const std::string& id, std::size_t process, std::size_t thread, std::int64_t at_ns) {
+  return {{"ph", phase},    {"id", id},      {"cat", "message"},         {"name", "message"},
+          {"pid", process}, {"tid", thread}, {"ts", microseconds(at_ns)}};
+}
+
+}  // namespace
+
+void add_flow_begin(EventList& events, const std::string& id, std::size_t process, std::size_t thread,
+                    std::int64_t at_ns) {
+  events.add(flow_event("s", id, process, thread, at_ns));
+}
+
+void add_flow_end(EventList& events, const std::string& id, std::size_t process, std::size_t thread,
+                  const std::pair<std::int64_t, std::int64_t>& task_ns) {
+  json flow = flow_event("f", id, process, thread, std::max(task_ns.first, task_ns.second - 1));
+  flow["bp"] = "e";  // belongs to what it is inside of
+  events.add(flow);
+}
+
 std::string file_of_events(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += (all.empty() || text.empty() ? "" : ",\n") + text;
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + all + "\n]}\n";
 }
+
+json json_of(const StepTime& time) { return {{"us", microseconds(time.ns)}, {"what", time.what}}; }
 
 // Every viewer maps them to a stable colour.
 const char* colour_of(Kind kind) {

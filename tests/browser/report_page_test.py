@@ -127,6 +127,30 @@ class ReportPage(unittest.TestCase):
         self.assertGreater(self.pixels_of([0x56, 0xB4, 0xE9]), 20)  # forward tasks and activations
         self.assertEqual(self.js("return performance.getEntriesByType('resource').length"), 0)  # nothing was fetched
 
+    def test_runs_without_tasks_and_without_steps(self):
+        def described(run, name, **more):
+            about = {"run": run, "name": name, "model": "made-up", "schedule": name, "device": "cpu", "arena_bytes": 0}
+            return {"ph": "M", "pid": run, "tid": 0, "name": "overtake_run", "args": {**about, **more}}
+
+        def task(run, length):
+            args = {"task": 0, "step": 0, "layer": "fc", "kind": "forward", "op": "linear", "waits_for": []}
+            return {"ph": "X", "pid": run, "tid": 0, "name": "fc", "cat": "forward", "args": args, "ts": 0, "dur": length}
+
+        time = {"us": 2000, "what": "median of 9 measured steps"}
+        self.open({"traceEvents": [
+            described(0, "nothing", step_us=[]),
+            described(1, "measured", step_us=[500], step_time=time), task(1, 500),
+            described(2, "traced", step_us=[1000]), task(2, 1000),
+            described(3, "whole", step_us=[]), task(3, 7000)]})
+        cards = [e.text for e in self.browser.find_elements("css selector", ".run")]
+        self.assertIn("no tasks", cards[0])
+        self.assertIn("2.000 ms per step: median of 9 measured steps", cards[1].replace("\n", " "))
+        self.assertIn("one traced step", cards[2])
+        self.assertIn("2.000×", cards[2])  # against the first that has tasks
+        self.assertIn("in all", cards[3])
+        self.assertNotIn("×", cards[0] + cards[1] + cards[3])
+        self.assertIn("it is not compared with runs that do", self.element("tables").text)
+
     def test_hover_names_the_task_and_its_neighbours(self):
         self.open(timeline(800))
         # Second run, third device: lane 2 * (4 + 2). Task 42 begins at 42 * 16 + 4 us and takes 12.8.

@@ -30,6 +30,13 @@ TEST(Report, ShowsTheSchedulesOfABench) {
               bench.json().at("rows")[i].at("peak_bytes").get<std::int64_t>());
   }
   EXPECT_EQ(runs[0].at("devices")[0].at("overlap_ms"), 0.0);  // one lane
+  // The same step times as the table of bench.
+  const auto rows = bench.json().at("rows");
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_NEAR(runs[i].at("step_ms").get<double>(), rows[i].at("step_ms").get<double>(), 1e-5);
+  EXPECT_NEAR(runs[1].at("speed_up").get<double>(),
+              rows[0].at("step_ms").get<double>() / rows[1].at("step_ms").get<double>(), 1e-4);
+  EXPECT_TRUE(runs[1].at("step_time").get<std::string>().starts_with("median of ")) << runs[1];
   const std::string html = read_text(page);
   EXPECT_EQ(r.json().at("page").at("bytes").get<std::size_t>(), html.size());
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
@@ -50,6 +57,31 @@ TEST(Report, PutsFilesSideBySide) {
   const CommandResult text = overtake("report " + first + " " + second + " -o " + (folder / "both.html"));
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_NE(text.out.find("second  process 1    0.020     1.500"), std::string::npos) << text.out;
+}
+
+// As ui.perfetto.dev wants them: tasks of a thread one after the other, and an arrow from each send to its recv.
+TEST(Report, SimulatedTracesKeepTheRulesOfViewers) {
+  const ScratchFolder folder;
+  const std::string trace = folder / "t.json";
+  const CommandResult run = overtake(
+      "simulate resnet-18 --machine p3.8xlarge --dp 2 --pp 2 --micro-batches 4 --pipeline 1f1b --json --trace " +
+      trace);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  std::map<std::pair<int, int>, double> end_of;
+  std::map<std::string, int> begins, ends;
+  for (const auto& e : nlohmann::json::parse(read_text(trace)).at("traceEvents")) {
+    if (e.at("ph") == "s") ++begins[e.at("id")];
+    if (e.at("ph") == "f") ++ends[e.at("id")];
+    if (e.at("ph") != "X") continue;
+    double& end = end_of[{e.at("pid"), e.at("tid")}];
+    EXPECT_GE(e.at("ts").get<double>(), end - 1e-6) << e;
+    end = e.at("ts").get<double>() + e.at("dur").get<double>();
+  }
+  EXPECT_FALSE(begins.empty());
+  EXPECT_EQ(begins, ends);
+  const CommandResult report = overtake("report " + trace + " --json");
+  EXPECT_NEAR(report.json().at("runs")[0].at("step_ms").get<double>(), run.json().at("step_ms").get<double>(), 1e-5);
+  EXPECT_EQ(report.json().at("runs")[0].at("step_time"), "simulated");
 }
 
 TEST(Report, UserErrors) {

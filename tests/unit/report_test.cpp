@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "graph/live_memory.h"
 #include "report/figures.h"
@@ -98,6 +99,93 @@ TEST(Perfetto, IsReadBack) {
   EXPECT_EQ(run.tasks[0].waits_for.size(), 0u);
 }
 
+// x -> forward -> send on device 0, recv -> forward on device 1, twice: the sends of one lane overlap, as do the recvs.
+struct Pipe {
+  Plan plan;
+  Trace trace;
+};
+Pipe small_pipe() {
+  Pipe pipe;
+  Graph& g = pipe.plan.graph;
+  g.model = "pipe";
+  pipe.plan.lanes = {{0, {}}, {0, {}, true}, {1, {}, true}, {1, {}}};
+  for (int m = 0; m < 2; ++m) {
+    const BufferId x = g.add_buffer("x", {64}, DType::f32, Role::input);
+    const BufferId a = g.add_buffer("a", {64}, DType::f32, Role::activation);
+    const BufferId message = g.add_buffer("message", {1}, DType::u8, Role::activation);
+    const BufferId b = g.add_buffer("b", {64}, DType::f32, Role::activation);
+    const BufferId c = g.add_buffer("c", {64}, DType::f32, Role::output);
+    const LayerId layer = g.add_layer("fc");
+    const TaskId first = g.add_task(Kind::forward, Op::linear, layer, 0, {x}, {a});
+    g.add_task(Kind::send, Op::transfer, layer, 0, {a}, {message});
+    g.add_task(Kind::recv, Op::transfer, layer, 0, {message}, {b});
+    g.add_task(Kind::forward, Op::linear, layer, 0, {b}, {c});
+    const std::int64_t at_ns = 1000 * m;
+    for (std::uint32_t lane = 0; lane < 4; ++lane) pipe.plan.lanes[lane].tasks.push_back(first + lane);
+    pipe.trace.spans.push_back({first, 0, at_ns, at_ns + 1000});
+    pipe.trace.spans.push_back({first + 1, 1, at_ns + 1000, at_ns + 4000});
+    pipe.trace.spans.push_back({first + 2, 2, at_ns + 1000, at_ns + 4500});
+    pipe.trace.spans.push_back({first + 3, 3, at_ns + 4500, at_ns + 5500});
+  }
+  pipe.trace.step_ns = 5000;  // a step begins before the one before it has ended
+  return pipe;
+}
+
+TEST(Perfetto, TasksOfOneThreadDoNotOverlap) {
+  const Pipe pipe = small_pipe();
+  const json file = json::parse(perfetto_json({{"pipe", &pipe.plan, {pipe.trace, pipe.trace}, "gpu"}}));
+  std::map<std::pair<int, int>, double> end_of;
+  std::map<std::pair<int, int>, std::string> name_of;
+  std::set<std::pair<int, int>> send_threads;
+  for (const json& e : file.at("traceEvents")) {
+    const std::pair<int, int> thread(e.at("pid"), e.at("tid"));
+    if (e.at("name") == "thread_name") name_of[thread] = e.at("args").at("name");
+    if (e.at("ph") != "X") continue;
+    EXPECT_GE(e.at("ts").get<double>(), end_of[thread]) << e;
+    end_of[thread] = e.at("ts").get<double>() + e.at("dur").get<double>();
+    if (e.at("args").at("kind") == "send") send_threads.insert(thread);
+  }
+  EXPECT_EQ(send_threads.size(), 2u);
+  for (const auto& thread : send_threads) EXPECT_EQ(name_of[thread], "communication lane 1");
+  // Read back, they are rows of one lane.
+  const TemporaryFolder folder;
+  const TraceFile read = read_traces({folder.write("pipe.json", file.dump())});
+  EXPECT_EQ(read.runs.at(0).tracks.size(), 4u);
+}
+
+TEST(Perfetto, FlowsLeadFromSendsToTheirRecvs) {
+  const Pipe pipe = small_pipe();
+  const json file = json::parse(perfetto_json(
+      {{"pipe", &pipe.plan, {pipe.trace, pipe.trace}, "gpu"}, {"again", &pipe.plan, {pipe.trace}, "gpu"}}));
+  struct Task {
+    double from, to;
+    std::pair<int, int> thread;
+    std::string kind;
+  };
+  std::vector<Task> tasks;
+  for (const json& e : file.at("traceEvents"))
+    if (e.at("ph") == "X")
+      tasks.push_back({e.at("ts"),
+                       e.at("ts").get<double>() + e.at("dur").get<double>(),
+                       {e.at("pid"), e.at("tid")},
+                       e.at("args").at("kind")});
+  const auto kind_at = [&](const json& flow) {
+    const double at = flow.at("ts");
+    for (const Task& t : tasks)
+      if (t.thread == std::pair<int, int>(flow.at("pid"), flow.at("tid")) && at >= t.from && at < t.to) return t.kind;
+    return std::string("nothing");
+  };
+  std::map<std::string, int> begins, ends;
+  for (const json& e : file.at("traceEvents")) {
+    const bool is_begin = e.at("ph") == "s", is_end = e.at("ph") == "f";
+    if (!is_begin && !is_end) continue;
+    EXPECT_EQ(kind_at(e), is_begin ? "send" : "recv");
+    ++(is_begin ? begins : ends)[e.at("id")];
+  }
+  EXPECT_EQ(begins.size(), 6u) << "two in each of three steps, each by a name of its own";
+  EXPECT_EQ(begins, ends);
+}
+
 TEST(Perfetto, GivesEachDeviceAProcess) {
   Plan plan = small_plan();
   plan.lanes[1].device = 1;
@@ -133,11 +221,59 @@ TEST(Figures, OfAHandMadeRun) {
   EXPECT_EQ(figures[1].devices[0].idle_ns, 3000);
   EXPECT_EQ(figures[1].devices[0].overlap_ns, 1000);
   EXPECT_EQ(figures[1].devices[0].exposed_ns, 2000);
-  EXPECT_DOUBLE_EQ(figures[1].speed_up, 10.0 / 9);
+  EXPECT_DOUBLE_EQ(figures[1].speed_up.value(), 10.0 / 9);
   ASSERT_EQ(figures[0].kinds.size(), 3u);
   EXPECT_EQ(figures[0].kinds[0].name, "send");
   EXPECT_EQ(figures[0].kinds[0].time_ns, 3000);
   EXPECT_EQ(to_json(figures)[0].at("devices")[0].at("idle_share"), 0.3);
+}
+
+// What a command measured goes before the few steps that are shown.
+TEST(Figures, StepTimeIsTheOneOfTheCommand) {
+  const TemporaryFolder folder;
+  const Plan plan = small_plan();
+  Trace slow = small_trace();
+  slow.step_ns = 30000;
+  const std::string path =
+      folder.write("trace.json", perfetto_json({{"base", &plan, {small_trace()}, "cpu", StepTime{12000, "median of 9"}},
+                                                {"next", &plan, {slow, small_trace(), slow}, "cpu"}}));
+  const std::vector<RunFigures> figures = figures_of(read_traces({path}));
+  EXPECT_EQ(figures[0].step_ns, 12000);
+  EXPECT_EQ(figures[0].step_time, "median of 9");
+  EXPECT_EQ(figures[1].step_ns, 30000);
+  EXPECT_EQ(figures[1].step_time, "median of 3 traced steps");
+  EXPECT_DOUBLE_EQ(figures[1].speed_up.value(), 12.0 / 30);
+}
+
+TEST(Figures, RunsWithAndWithoutStepsAreNotCompared) {
+  const TemporaryFolder folder;
+  const Plan plan = small_plan();
+  const std::string steps = folder.write("steps.json", perfetto_json({{"base", &plan, {small_trace()}, "cpu"}}));
+  const std::string whole = folder.write("whole.json", R"([{"ph": "X", "name": "a", "ts": 0, "dur": 2},
+                                                           {"ph": "X", "name": "a", "ts": 90, "dur": 198}])");
+  const std::vector<RunFigures> figures = figures_of(read_traces({steps, whole}));
+  EXPECT_EQ(figures[0].speed_up, 1.0);
+  EXPECT_FALSE(figures[1].speed_up);
+  EXPECT_TRUE(to_json(figures)[1].at("speed_up").is_null());
+  EXPECT_EQ(figures_of(read_traces({whole, whole}))[1].speed_up, 1.0);
+}
+
+TEST(Figures, RunsWithoutTasksAreThere) {
+  const TemporaryFolder folder;
+  const Plan plan = small_plan();
+  const std::string path = folder.write(
+      "trace.json", perfetto_json({{"ran", &plan, {small_trace()}, "cpu"}, {"did not", &plan, {}, "cpu"}}));
+  for (const std::vector<std::string>& paths :
+       {std::vector{path}, {folder.write("none.json", perfetto_json({{"none", &plan, {}, "cpu"}})), path}}) {
+    const TraceFile file = read_traces(paths);
+    const std::vector<RunFigures> figures = figures_of(file);
+    ASSERT_EQ(figures.size(), paths.size() + 1);
+    EXPECT_EQ(figures.back().name.substr(figures.back().name.size() - 7), "did not");
+    EXPECT_EQ(figures.back().tasks, 0);
+    EXPECT_FALSE(figures.back().speed_up);
+    EXPECT_EQ(figures.back().devices.size(), 1u);
+    EXPECT_NE(page_of(file, figures).find("did not"), std::string::npos);
+  }
 }
 
 // As PyTorch's profiler writes: pids of both sorts, times since 1970, nested CPU ops, annotations over kernels.

@@ -70,7 +70,10 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
   if (!result.is_finished) tell_stuck(flags.chakra, job, result, topology, flags.spec.json);
   const std::vector<DeviceTime> times = device_times(traced.plan, result.trace);
   if (!flags.trace.empty())
-    write_file_atomically(flags.trace, perfetto_json({{flags.chakra, &traced.plan, {result.trace}, machine_name}}));
+    write_file_atomically(
+        flags.trace,
+        perfetto_json(
+            {{flags.chakra, &traced.plan, {result.trace}, machine_name, StepTime{result.trace.step_ns, "simulated"}}}));
   if (!flags.chakra_out.empty()) write_chakra(traced.plan, result.trace, flags.chakra_out);
   const double step_ms = static_cast<double>(result.trace.step_ns) * 1e-6,
                recorded_ms = static_cast<double>(traced.recorded.step_ns) * 1e-6;

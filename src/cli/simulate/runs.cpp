@@ -7,6 +7,10 @@ namespace overtake {
 SimulatedRun::SimulatedRun(SimulatedStep simulated)
     : SimulatedStep(std::move(simulated)), times(device_times(plan(), trace())), peaks(memory_peaks(plan(), trace())) {}
 
+TracedRun SimulatedRun::traced(const std::string& device) const {
+  return {name, &plan(), {trace()}, device, StepTime{step.step_ns(), "simulated"}};
+}
+
 const MemoryPeak& SimulatedRun::largest_peak() const {
   return *std::ranges::max_element(peaks, {}, &MemoryPeak::bytes);
 }

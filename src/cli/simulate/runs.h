@@ -8,6 +8,7 @@
 #include "plan/simulated_step.h"
 #include "report/device_memory.h"
 #include "report/device_time.h"
+#include "report/perfetto.h"
 
 namespace overtake {
 
@@ -20,6 +21,8 @@ struct SimulatedRun : SimulatedStep {
   double step_ms() const { return step.step_ms(); }
   const Plan& plan() const { return step.outline.plan; }
   const Trace& trace() const { return step.result.trace; }
+  // For a file, with the step time that is printed.
+  TracedRun traced(const std::string& device) const;
   const MemoryPeak& largest_peak() const;
   // Of the run's devices, the first that has no room for it.
   std::optional<std::size_t> too_small(const Machine& machine) const;

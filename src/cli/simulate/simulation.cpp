@@ -1,6 +1,7 @@
 #include "cli/simulate/simulation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/available_cores.h"
 #include "base/error.h"
@@ -101,9 +102,7 @@ class Simulation {
     std::ranges::stable_sort(runs, {},
                              [&](const SimulatedRun& r) { return std::pair(!r.fits(job.machine), r.step_ms()); });
     if (specs.size() == 1) check_room(runs[0]);
-    if (!flags_.trace.empty())
-      write_file_atomically(flags_.trace,
-                            perfetto_json({{runs[0].name, &runs[0].plan(), {runs[0].trace()}, job.spec.machine}}));
+    if (!flags_.trace.empty()) write_file_atomically(flags_.trace, perfetto_json({runs[0].traced(job.spec.machine)}));
     if (!flags_.chakra_out.empty()) write_chakra(runs[0].plan(), runs[0].trace(), flags_.chakra_out);
     print(runs, left_out);
     return 0;
@@ -227,7 +226,11 @@ class Simulation {
     if (!flags_.trace.empty()) {
       std::vector<TracedRun> traced;
       for (std::size_t j = 0; j < jobs_.size(); ++j)
-        traced.push_back({jobs_[j].name(), &alone[j].plan(), {shared.results[j].trace}, jobs_[j].spec.machine});
+        traced.push_back({jobs_[j].name(),
+                          &alone[j].plan(),
+                          {shared.results[j].trace},
+                          jobs_[j].spec.machine,
+                          StepTime{std::llround(shared.step_ms[j] * 1e6), "simulated, beside the others"}});
       write_file_atomically(flags_.trace, perfetto_json(traced));
     }
     nlohmann::json rows = nlohmann::json::array();
@@ -301,8 +304,7 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
   if (!run.step.result.is_finished)
     tell_stuck(run.name, run.step.job(run.step.steps_in_a_row), run.step.result, program.machine.topology,
                flags.spec.json);
-  if (!flags.trace.empty())
-    write_file_atomically(flags.trace, perfetto_json({{run.name, &run.plan(), {run.trace()}, program.machine.name()}}));
+  if (!flags.trace.empty()) write_file_atomically(flags.trace, perfetto_json({run.traced(program.machine.name())}));
   if (!flags.chakra_out.empty()) write_chakra(run.plan(), run.trace(), flags.chakra_out);
   const std::int64_t samples =
       samples_of(program.step) * program.spec.replicas * std::int64_t{program.spec.micro_batches};

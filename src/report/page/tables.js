@@ -3,6 +3,9 @@
 function sumOver(list, key) { return list.reduce((sum, item) => sum + item[key], 0); }
 function mostOf(list, key) { return list.reduce((most, item) => Math.max(most, item[key]), 0); }
 
+// A dash where two runs cannot be compared.
+function formatRatio(ratio) { return ratio === null ? "–" : `${ratio.toFixed(3)}×`; }
+
 function runCard(run, isFirst) {
   const deviceTime = run.run_ms * run.devices.length;
   const facts = [["idle (bubbles)", formatShare(sumOver(run.devices, "idle_ms"), deviceTime)]];
@@ -12,14 +15,14 @@ function runCard(run, isFirst) {
   const peak = mostOf(run.devices, "peak_bytes");
   if (peak > 0) facts.push(["peak memory", formatBytes(peak)]);
   facts.push(["tasks", run.tasks.toLocaleString("en")]);
-  const ratio = make("span", { className: run.speed_up >= 1 ? "good" : "bad" }, `${run.speed_up.toFixed(3)}×`);
+  const ratio = make("span", { className: run.speed_up >= 1 ? "good" : "bad" }, formatRatio(run.speed_up));
   const about = [run.model, run.schedule !== run.run && run.schedule, run.devices.length > 1 &&
     `${run.devices.length} devices`].filter(Boolean).join(", ") || run.file;
   return make("article", { className: "run" },
-    make("h2", {}, run.run, ...(isFirst ? [] : [ratio])),
+    make("h2", {}, run.run, ...(isFirst || run.speed_up === null ? [] : [ratio])),
     make("div", { className: "about" }, about),
-    make("div", { className: "big" }, formatTime(run.step_ms * 1e6),
-      make("small", {}, run.steps > 0 ? ` per step${run.steps > 1 ? ` (median of ${run.steps})` : ""}` : " in all")),
+    make("div", { className: "big" }, ...(run.tasks === 0 ? ["no tasks", make("small", {}, " nothing was traced")]
+      : [formatTime(run.step_ms * 1e6), make("small", {}, ` ${run.steps > 0 ? "per step" : "in all"}: ${run.step_time}`)])),
     make("dl", {}, ...facts.map(([what, value]) => make("div", {}, make("dt", {}, what), make("dd", {}, value)))));
 }
 
@@ -79,13 +82,26 @@ function compared(value, base, format) {
     `${sign}${Math.abs(change).toFixed(1)} %`)] };
 }
 
+// The run that all are compared with.
+function baseOf(figures) { return figures.find((run) => run.tasks > 0) ?? figures[0]; }
+
+// What keeps runs from being compared.
+function noteOnSteps(figures) {
+  const ran = figures.filter((run) => run.tasks > 0), whole = ran.filter((run) => run.steps === 0);
+  if (whole.length === 0) return "";
+  const names = whole.map((run) => run.run).join(", ");
+  return ` Of ${names} all is of the whole file, which does not say where steps begin` +
+    (whole.length < ran.length ? "; it is not compared with runs that do." : ".");
+}
+
 function differenceTable(figures, colours) {
   const perStep = (run, ms) => (ms * 1e6) / Math.max(1, run.steps);
   const time = (ns) => formatTime(ns);
-  const row = (title, valueOf, format) => [title, ...figures.map((run, i) =>
-    compared(valueOf(run), i === 0 ? undefined : valueOf(figures[0]), format))];
+  const base = baseOf(figures);
+  const row = (title, valueOf, format) => [title, ...figures.map((run) => run.tasks === 0 ? "–" :
+    compared(valueOf(run), run === base || run.speed_up === null ? undefined : valueOf(base), format))];
   const rows = [row("step time", (run) => run.step_ms * 1e6, time)];
-  if (figures.length > 1) rows.push(["speed-up", ...figures.map((run) => `${run.speed_up.toFixed(3)}×`)]);
+  if (figures.length > 1) rows.push(["speed-up", ...figures.map((run) => formatRatio(run.speed_up))]);
   for (const [title, key] of [["idle, all devices", "idle_ms"], ["exposed communication", "exposed_ms"]])
     if (figures.some((run) => sumOver(run.devices, key) > 0))
       rows.push(row(title, (run) => perStep(run, sumOver(run.devices, key)), time));
@@ -98,8 +114,8 @@ function differenceTable(figures, colours) {
   }
   const header = ["per step", ...figures.map((run) => run.run)];
   return table(figures.length > 1 ? "Differences" : "Time by kind", header, rows,
-    figures.length > 1 ? `Changes are against ${figures[0].run}; time of a kind is the sum over all lanes.`
-      : "Time of a kind is the sum over all lanes.");
+    (figures.length > 1 ? `Changes are against ${base.run}; time` : "Time") +
+    " of a kind is the sum over all lanes. All but the step time is of the steps shown." + noteOnSteps(figures));
 }
 
 function showFigures(figures, colours) {
@@ -108,6 +124,6 @@ function showFigures(figures, colours) {
     document.getElementById("title").append(make("small", {}, models.join(", ")));
     document.title = `${models.join(", ")} – Overtake report`;
   }
-  document.getElementById("runs").append(...figures.map((run, i) => runCard(run, i === 0)));
+  document.getElementById("runs").append(...figures.map((run) => runCard(run, run === baseOf(figures))));
   document.getElementById("tables").append(differenceTable(figures, colours), deviceTable(figures));
 }
