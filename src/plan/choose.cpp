@@ -11,8 +11,6 @@
 namespace overtake {
 namespace {
 
-constexpr int kRoundsToWin = 4;
-
 bool has_side_lanes(const PlanChoice& c) { return !c.side.tasks.empty(); }
 
 std::string times_text(const PlanChoice& best, const PlanChoice& in_order, bool is_measured) {
@@ -36,8 +34,8 @@ void choose_lanes(Program& p) {
     p.reason = fmt::format("schedule: in order; reordering {}: {}",
                            is_faster ? "gains less than 1 % here" : "does not pay here", times);
   } else if (!must && is_measured && fastest->won_rounds < kRoundsToWin) {
-    p.reason =
-        fmt::format("schedule: in order; reordering was faster in only {} rounds: {}", fastest->won_rounds, times);
+    p.reason = fmt::format("schedule: in order; reordering was faster in only {} of {} rounds, which may be chance: {}",
+                           fastest->won_rounds, kTrialRounds, times);
   } else {
     p.chosen = static_cast<std::size_t>(fastest - all.begin());
     p.reason = fmt::format("schedule: {}; {}", describe(fastest->order), times);

@@ -12,6 +12,7 @@
 #include "base/seconds_since.h"
 #include "plan/compile.h"
 #include "plan/detail_of.h"
+#include "plan/lanes/worthwhile.h"
 #include "plan/memory.h"
 #include "train/initial_values.h"
 #include "train/measured_machine.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr StepArgs kArgs{.step = 0, .seed = 1, .learning_rate = 0.0f};
 
 // Of one device: rounds in which every choice runs a few steps.
-constexpr int kTrialRounds = 5, kTrialSteps = 4, kMostTrialSteps = 100;
+constexpr int kTrialSteps = 4, kMostTrialSteps = 100;
 constexpr double kRoundMs = 20;  // how long the steps of a round are to take at least
 
 // Of several devices: how long the steps of a choice are to take at least. The second step is the first that has what
