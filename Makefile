@@ -1,16 +1,19 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup setup-tests build train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
+.PHONY: help setup setup-tests build install train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
   faults fuzz format clean
 OVERTAKE := build/release/overtake
 # Tests that run at a time; more of them get a larger share of a machine that is busy with other work.
 JOBS ?= 2
+# Where `make install` puts things.
+PREFIX ?= /usr/local
 
 help:
-	@echo "make train     install, build, train a small CNN on Fashion-MNIST, compare schedules"
+	@echo "make train     install, build, train a small CNN on Fashion-MNIST, time in-order against out-of-order"
 	@echo "make test      install, build, run all checks and tests"
 	@echo "make sanitize  all tests under ASan + UBSan, those with threads under TSan"
 	@echo "make cuda      build with CUDA and run the tests on a GPU; they skip where there is none"
 	@echo "make build     install, build $(OVERTAKE)"
+	@echo "make install   build, put the program, the library and its headers into PREFIX ($(PREFIX))"
 	@echo "make bench     compare with PyTorch on the CPU (needs PyTorch; see bench/cpu)"
 	@echo "make bench-gpu compare with PyTorch and JAX on a GPU (see bench/gpu)"
 	@echo "make bench-sim how fast the simulator is: events per second, and a step of a large cluster"
@@ -30,10 +33,14 @@ build: setup
 	cmake --preset release -DCMAKE_UNITY_BUILD=ON -DOVERTAKE_TESTS=OFF
 	cmake --build --preset release --target overtake
 
+install: build
+	cmake --install build/release --prefix $(PREFIX)
+
+# The second network has many small tasks: there out of order pays, where no other program takes the cores.
 train: build
 	$(OVERTAKE) train cnn --data fashion-mnist --epochs 4 --batch 64 --lr 0.05 --lr-schedule cosine --warmup 50 \
 	  --momentum 0.9 --weight-decay 5e-4 --schedule auto
-	$(OVERTAKE) bench cnn --schedules in-order,ooo --steps 30
+	$(OVERTAKE) bench densenet-121 --set image=32,classes=10 --batch 4 --schedules in-order,auto --steps 30
 
 check:
 	scripts/check_rooms.py

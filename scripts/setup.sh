@@ -16,8 +16,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     command -v sudo >/dev/null || { echo "setup: run as root, or install: ${missing[*]}" >&2; exit 2; }
     as_root=(sudo)
   fi
-  "${as_root[@]}" apt-get update -q
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"
+  if ! { "${as_root[@]}" apt-get update -q &&
+         DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"; }; then
+    echo "setup: these packages of Debian's could not be installed: ${missing[*]}" >&2
+    echo "setup: apt says why, above; without a network, install them from elsewhere and run this again" >&2
+    exit 2
+  fi
 fi
 
 # Debian's etcd for the tests, unpacked and not installed, because installing it starts a service.

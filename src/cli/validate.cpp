@@ -134,7 +134,7 @@ void add_validate_command(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("validate", "the simulator against published figures, with the error of each");
   c->add_option("--only", flags->only, "rows whose source or text has this");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
-  c->footer("Example:\n  overtake validate --only \"zero bubble\"");
+  c->footer("Example:\n  overtake validate --only \"tables 5 and 6\"");
   c->callback([flags, &exit_code] { exit_code = validate(flags->only, flags->json); });
 }
 

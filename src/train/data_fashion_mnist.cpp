@@ -37,8 +37,11 @@ fs::path folder_of(const std::string& argument) {
 std::string read_gzip(const fs::path& path) {
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
-    fail_user("{}: cannot read; apt install dataset-fashion-mnist, or name the folder: fashion-mnist:DIR",
-              path.string());
+    fail_user(
+        "{}: cannot read: Fashion-MNIST is not there; fetch it with `apt install dataset-fashion-mnist`, or name a "
+        "folder that has its four .gz files: `data fashion-mnist:DIR`; without it, `data synthetic` trains on random "
+        "samples",
+        path.string());
   }
   std::string content;
   std::array<char, 1 << 16> piece;
