@@ -69,7 +69,8 @@ TEST(Report, SimulatedTracesKeepTheRulesOfViewers) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   std::map<std::pair<int, int>, double> end_of;
   std::map<std::string, int> begins, ends;
-  for (const auto& e : nlohmann::json::parse(read_text(trace)).at("traceEvents")) {
+  const nlohmann::json file = nlohmann::json::parse(read_text(trace));
+  for (const auto& e : file.at("traceEvents")) {
     if (e.at("ph") == "s") ++begins[e.at("id")];
     if (e.at("ph") == "f") ++ends[e.at("id")];
     if (e.at("ph") != "X") continue;

@@ -61,6 +61,7 @@ def prepare(folder, overtake, source):
     (folder / "groupnorm_cnn.bin").write_bytes(struct.pack(f"<{len(weights)}f", *weights))
     count, size = 128, 128 * 3 * 32 * 32
     (folder / "x.npy").write_bytes(npy("<f4", (count, 3, 32, 32), struct.pack(f"<{size}f", *((i * 7) % 13 / 13 for i in range(size)))))
+    (folder / "pixels.npy").write_bytes(npy("|u1", (count, 32, 32, 3), bytes(i % 251 for i in range(size))))
     (folder / "y.npy").write_bytes(npy("<i8", (count,), struct.pack(f"<{count}q", *(i % 10 for i in range(count)))))
     if folder.name == "models.md":
         run = ["train", "resnet-18", "--set", "image=64,classes=10", "--batch", "4", "--data", "synthetic:4", "--device",
