@@ -8,6 +8,7 @@ An example is a command in an indented or fenced block of a page, or below "Exam
 prepare() from the beginning, so that an example may use what one above it wrote. They are shortened:
 - `train` takes two steps, `bench` one, with one thread; what else would take long is in SHORTER.
 - Fashion-MNIST is a few images of noise.
+- What writes files may replace those of an example above: `--overwrite`.
 - a network too large to be trained while somebody waits runs on the null device, which computes nothing, with a batch
   of four.
 What cannot be run is skipped and listed with its reason: what OTHER_PLACES says, and blocks below a comment
@@ -33,6 +34,7 @@ OTHER_PLACES = [
     (r"--size |\bsrun\b|^host\d", "several hosts"),
     (r"\.\.\.|\[--|\bNAME\b", "a pattern, not a command"),
 ]
+WRITERS = ("train", "bench", "plan", "simulate", "report", "export")
 COMPUTED = ("train", "bench", "plan")
 # Networks that are trained in full; all others are too large.
 SMALL = ("cnn", "lenet", "ffnn", "net.onnx", "transformer")
@@ -110,6 +112,8 @@ def shortened(words):
     operands = [w for w in words[1:2] if not w.startswith("-")]
     if any(w.endswith(".plan") for w in operands):
         return words  # it has been searched for
+    if words[0] in WRITERS:
+        words = [*words, "--overwrite"]
     for name, value in SHORTER.get(words[0], {}).items():
         words = with_option(words, name, value)
     if words[0] in COMPUTED and "--machine" not in words and operands and operands[0] not in SMALL:
