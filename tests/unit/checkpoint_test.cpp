@@ -204,7 +204,7 @@ TEST_F(DamagedCheckpoint, MissingOrMistypedEntry) {
 // Readers take them at their word: those of a field as its value, those of names as texts.
 TEST_F(DamagedCheckpoint, SettingsOfAnotherType) {
   const auto refuses = [&](const std::function<void(json&)>& change, std::initializer_list<std::string_view> words) {
-    save_checkpoint(path(), state_of(4));
+    save_once(path(), state_of(4));
     edit(change);
     EXPECT_TRUE(says(error(), {"a.json: the checkpoint is damaged", "another checkpoint"}));
     EXPECT_TRUE(says(error(), words));
