@@ -1,15 +1,18 @@
 # A thin front of CMake. On a bare Debian 12, `make train` and `make test` do everything from set-up on.
-.PHONY: help setup setup-tests build install train test check sanitize sanitize-fast cuda cuda-build bench bench-gpu bench-sim bench-comm \
-  faults fuzz format clean
+.PHONY: help setup setup-tests build install train test golden-check check sanitize sanitize-fast cuda cuda-build bench bench-gpu \
+  bench-sim bench-comm faults fuzz format clean
 OVERTAKE := build/release/overtake
 # Tests that run at a time; more of them get a larger share of a machine that is busy with other work.
 JOBS ?= 2
 # Where `make install` puts things.
 PREFIX ?= /usr/local
+# With the packages of PyTorch, for golden-check.
+PYTHON ?= python3
 
 help:
 	@echo "make train     install, build, train a small CNN on Fashion-MNIST, time in-order against out-of-order"
 	@echo "make test      install, build, run all checks and tests"
+	@echo "make golden-check  exported models trained against PyTorch (needs it: PYTHON=...; see CONTRIBUTING.md)"
 	@echo "make sanitize  all tests under ASan + UBSan, those with threads under TSan"
 	@echo "make cuda      build with CUDA and run the tests on a GPU; they skip where there is none"
 	@echo "make build     install, build $(OVERTAKE)"
@@ -51,6 +54,10 @@ test: setup-tests check
 	cmake --preset release -DCMAKE_UNITY_BUILD=ON -DOVERTAKE_TESTS=ON
 	cmake --build --preset release
 	ctest --preset release -j $(JOBS)
+
+# The table of models that exporters write and Overtake trains or refuses, beside PyTorch: runs/exports/table.md.
+golden-check: build
+	$(PYTHON) tests/golden/compare_exports.py --overtake $(OVERTAKE) --jobs $(JOBS)
 
 # What CI runs of the sanitizers: the fast subset.
 sanitize-fast: setup

@@ -101,7 +101,10 @@ inline HostBatch batch_of(std::size_t step, const SampleForm& form, std::int64_t
     batch.tokens = ids("tokens", total(input_elements(form)), form.vocabulary);
   else
     batch.values = uniform(fmt::format("input.{}", step), total(input_elements(form)), 1.5);  // [B, H, W, C]
-  batch.labels = ids("labels", total(label_elements(form)), form.classes);
+  if (form.label == LabelForm::targets)
+    batch.targets = uniform(fmt::format("targets.{}", step), total(label_elements(form)), 1.0);
+  else
+    batch.labels = ids("labels", total(label_elements(form)), form.classes);
   return batch;
 }
 

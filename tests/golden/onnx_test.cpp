@@ -1,8 +1,5 @@
 // Networks exported from PyTorch, trained for ten steps against PyTorch in float64. make_onnx_golden.py made the files
-// and says what is in them. With OVERTAKE_TRAINED_DIR=FOLDER in the environment the trained weights are left there, for
-// check_export.py.
-
-#include <cstdlib>
+// and says what is in them.
 
 #include "golden/golden.h"
 #include "models/onnx/import.h"
@@ -98,15 +95,6 @@ class OnnxCase {
   std::vector<StoredWeight> weights_;
 };
 
-void leave_trained(const TrainingRun& training, const std::string& name) {
-  const char* folder = std::getenv("OVERTAKE_TRAINED_DIR");
-  if (folder == nullptr) return;
-  CheckpointState state;
-  state.step = training.steps_done();
-  state.tensors = training.tensors();
-  write_safetensors(std::filesystem::path(folder) / (name + ".safetensors"), exported_weights(state));
-}
-
 // In a random order where no schedule is given.
 TrainingRun run_for(const OnnxCase& onnx, std::optional<std::string> schedule, Precision precision) {
   Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", onnx.facts().at("batch")}})});
@@ -124,7 +112,7 @@ TrainingRun run_for(const OnnxCase& onnx, std::optional<std::string> schedule, P
 }
 
 // Trains as the case says, comparing on the way; returns the hash of the weights at the end.
-std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, const std::string& schedule) {
+std::uint64_t train_and_compare(const OnnxCase& onnx, const std::string& schedule) {
   const json& facts = onnx.facts();
   TrainingRun training = run_for(onnx, schedule, Precision::f32);
   const std::vector<double> losses = facts.at("losses");
@@ -141,7 +129,6 @@ std::uint64_t train_and_compare(const std::string& name, const OnnxCase& onnx, c
   const Tensors states = onnx.renamed(states_of(training));
   EXPECT_EQ(states.size(), facts.at("states").size());
   expect_sketched(states, facts.at("states"), 0, kOnnxTolerance);
-  leave_trained(training, name);
   return training.weights_hash();
 }
 
@@ -152,11 +139,11 @@ TEST_P(OnnxGolden, TrainsAsPyTorchUnderEverySchedule) {
   std::uint64_t in_order = 0, out_of_order = 0;
   {
     SCOPED_TRACE("in order");
-    in_order = train_and_compare(GetParam(), onnx, "in-order");
+    in_order = train_and_compare(onnx, "in-order");
   }
   {
     SCOPED_TRACE("out of order");
-    out_of_order = train_and_compare(GetParam(), onnx, "ooo");
+    out_of_order = train_and_compare(onnx, "ooo");
   }
   EXPECT_EQ(in_order, out_of_order);
 }

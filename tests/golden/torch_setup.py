@@ -7,13 +7,20 @@ from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
 
 
+def without_dropout(model):
+    """Also of Hugging Face's and timm's modules, which keep it as numbers of several names."""
+    for module in model.modules():
+        if isinstance(module, (nn.modules.dropout._DropoutNd, StochasticDepth)):
+            module.p = 0.0
+        for key, value in vars(module).items():
+            if "drop" in key and isinstance(value, float):
+                setattr(module, key, 0.0)
+    return model
+
+
 def plain(model):
     """Takes out what is random, and what gives one token a gradient unlike the others'."""
-    for module in model.modules():
-        if isinstance(module, (nn.Dropout, StochasticDepth)):
-            module.p = 0.0
-        if isinstance(module, nn.MultiheadAttention):
-            module.dropout = 0.0
+    for module in without_dropout(model).modules():
         if isinstance(module, nn.Embedding):
             module.padding_idx = None
     return model
