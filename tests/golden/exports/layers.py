@@ -195,7 +195,7 @@ class MeanOfWords(nn.Module):
 
 
 class Gated(nn.Module):
-    """Feed-forward layers with GLU and PReLU, and an RMSNorm."""
+    """Feed-forward layers with GLU and PReLU."""
 
     def __init__(self):
         super().__init__()
@@ -204,10 +204,23 @@ class Gated(nn.Module):
             nn.Linear(WIDTH, WIDTH),
             nn.Linear(WIDTH, CLASSES),
         )
-        self.act, self.norm = nn.PReLU(), nn.RMSNorm(WIDTH)
+        self.act = nn.PReLU()
 
     def forward(self, x):
-        return self.third(self.norm(self.act(self.second(F.glu(self.first(x))))))
+        return self.third(self.act(self.second(F.glu(self.first(x)))))
+
+
+class RootMeanSquare(nn.Module):
+    """The norm of LLaMA, by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(12, WIDTH), nn.Linear(WIDTH, CLASSES)
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
 
 
 class CosineClassifier(nn.Module):
@@ -326,6 +339,8 @@ CASES = {
     "replicate_padding": Case(sequential((nn.Conv2d, 3, 8, 5, 1, 2, 1, 1, True, "replicate"), (nn.ReLU,), *head(8)),
                               IMAGE),
     "gated": Case(Gated, (12,)),
+    "rms_norm_by_hand": Case(RootMeanSquare, (12,)),
+    "rms_norm": Case(sequential((nn.Linear, 12, 32), (nn.RMSNorm, 32), (nn.Linear, 32, CLASSES)), (12,)),
     "cosine_classifier": Case(CosineClassifier, (12,)),
     "siren": Case(Siren, (2,), loss="mse", scale=1.0),
     "squeeze_excite": Case(SqueezeExcite, IMAGE),

@@ -34,7 +34,8 @@ class Whisper(torch.nn.Module):
         self.register_buffer("ids", torch.arange(3, 11)[None], persistent=False)
 
     def forward(self, x):  # [B, mel, time]
-        return self.model(input_features=x, decoder_input_ids=self.ids.expand(x.shape[0], -1)).logits
+        ids = self.ids.expand(x.shape[0], -1)
+        return self.model(input_features=x, decoder_input_ids=ids, decoder_attention_mask=torch.ones_like(ids)).logits
 
 
 def heard(kind, config, **settings):
