@@ -54,9 +54,9 @@ def _trained(overtake, case, rate, path, folder):
 
 
 def _names_in(path, model):
-    """What a refusal may name: parameters, buffers, modules, nodes, and operators in ONNX's and in PyTorch's words."""
+    """What a refusal may name: parameters, buffers, modules, nodes, ONNX's operators, and PyTorch's that are gone."""
     graph = onnx.load(path, load_external_data=False).graph
-    names = {name for n in graph.node for name in (n.op_type, n.name)}
+    names = {name for n in graph.node for name in (n.op_type, n.name)} | {"detach()"}
     names |= {name for name, _ in model.named_modules()} | set(model.state_dict())
     return {name for name in names if any(c.isalpha() for c in name)}
 
