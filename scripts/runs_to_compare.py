@@ -113,7 +113,7 @@ def runs_of_resuming():
                                          training("bert-12", f"{ADAMW} --resume OWN/half", steps=6)))
     yield Run("resume/lenet/of-the-old-program",
               (training("lenet", f"{ADAMW} --save OWN/half"),
-               training("lenet", f"{ADAMW} --resume OLD/half", steps=6)))
+               training("lenet", f"{ADAMW} --resume OLD/half --save OWN/whole", steps=6)))
     yield Run("resume/lenet/fewer-processes",
               ("launch -n 4 -- " + training("lenet", "--dp 4 --save OWN/half", batch=16),
                "launch -n 2 -- " + training("lenet", "--pp 2 --micro-batches 4 --resume OWN/half", batch=16, steps=6)))

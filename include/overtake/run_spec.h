@@ -35,7 +35,7 @@ struct RunSpec {
   double eps = OptimizerSettings{}.eps;
   double clip_norm = OptimizerSettings{}.clip_norm;
 
-  std::string data = "synthetic";
+  std::string data;   // empty: synthetic, for networks of the zoo
   std::string scale;  // of npy inputs: "1/255", "2.5"; empty: none
   bool channels_last = false;
   bool augment = false;

@@ -94,6 +94,22 @@ std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed) {
   return hash.value();
 }
 
+std::uint64_t sampled_hash64(std::span<const std::byte> bytes) {
+  constexpr std::size_t kBlocks = 256, kBlock = 4096;
+  Hash64 hash(bytes.size());
+  if (bytes.size() <= kBlocks * kBlock) {
+    hash.add(bytes);
+    return hash.value();
+  }
+  const std::size_t last = bytes.size() - kBlock;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    // i * last / (kBlocks - 1), which does not overflow.
+    const std::size_t at = i * (last / (kBlocks - 1)) + i * (last % (kBlocks - 1)) / (kBlocks - 1);
+    hash.add(bytes.subspan(at, kBlock));
+  }
+  return hash.value();
+}
+
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 }  // namespace overtake

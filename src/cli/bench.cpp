@@ -136,6 +136,7 @@ int bench(const BenchFlags& flags) {
   std::erase_if(given, [](const Field* field) { return !field->is_of(Command::bench); });
   if (!spec.plan.empty()) spec = with_plan(spec, given);
   flags.spec.check_outputs({{"--trace", flags.trace, kTimeline}});
+  print_note("data: random numbers, which take as long as others");
   std::vector<BenchRow> rows = make_rows(spec, flags);
   flags.spec.save(spec);
   measure(rows, {.steps = flags.steps,
@@ -143,7 +144,8 @@ int bench(const BenchFlags& flags) {
                  .learning_rate = static_cast<float>(spec.lr),
                  .trace = !flags.trace.empty()});
 
-  nlohmann::json out = {{"model", spec.model}, {"spec", json_of(spec)}, {"rows", nlohmann::json::array()}};
+  nlohmann::json out = {
+      {"model", spec.model}, {"data", "random numbers"}, {"spec", json_of(spec)}, {"rows", nlohmann::json::array()}};
   Table table({"schedule", "runs as", "ms/step", "fastest", "predicted", "speed-up", "memory", "weights hash"});
   for (const BenchRow& row : rows) {
     const std::string hash = hash_text(row.run->weights_hash());

@@ -2,13 +2,15 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/error.h"
+#include "base/seconds_since.h"
 #include "comm/gloo/gloo_group.h"
 #include "comm/store.h"
 #include "exec/cuda/description.h"
-#include "launch/worker.h"
 #include "overtake/version.h"
 #include "run/field.h"
 #include "train/run_options.h"
@@ -29,6 +31,24 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 }  // namespace
+
+std::string text_of_first(const std::optional<Worker>& worker, const std::string& name, double patience,
+                          const std::function<std::string()>& make) {
+  if (!worker || worker->size == 1) return make();
+  const auto store = open_store(fmt::format("{}/{}/{}", worker->store, worker->job, name));
+  if (worker->rank == 0) {
+    std::string text = make();
+    if (!store->put("text", text))
+      fail_user("job {}: a run of this name has been here before; give every run a name of its own", worker->job);
+    return text;
+  }
+  for (const auto start = std::chrono::steady_clock::now(); seconds_since(start) < patience;) {
+    if (std::optional<std::string> text = store->get("text")) return *text;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  fail_user("`resume`: rank 0 did not read the checkpoint within {} s; look at what it says, or give more `patience`",
+            patience);
+}
 
 void connect_ranks(RunSpec& spec, WorkplaceOptions& place) {
   const std::optional<Worker> worker = worker_from_environment();

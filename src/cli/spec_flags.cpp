@@ -120,7 +120,7 @@ RunSpec SpecFlags::spec(bool needs_model) const {
       fail_user("`{}`: it is turned both on and off; give one of the two", g.field->name);
     set_text(spec, *g.field, g.words);
   }
-  if (needs_model && spec.model.empty() && spec.plan.empty()) {
+  if (needs_model && spec.model.empty() && spec.plan.empty() && spec.resume.empty()) {
     if (file_.empty()) fail_user("MODEL is required; see --help");
     fail_user("--spec {}: it names no model; add a line model = \"cnn\", or give MODEL", file_);
   }
@@ -131,9 +131,7 @@ std::vector<const Field*> SpecFlags::given() const {
   std::vector<const Field*> all;
   for (const Given& g : given_) all.push_back(g.field);
   if (file_.empty()) return all;
-  const RunSpec spec = read_spec(file_), none;
-  for (const Field& field : fields())
-    if (value_of(spec, field) != value_of(none, field)) all.push_back(&field);
+  read_spec(file_, &all);
   return all;
 }
 
@@ -154,7 +152,7 @@ void SpecFlags::save(const RunSpec& spec) const {
 void check_agrees(const Program& program, const std::string& file, const RunSpec& spec,
                   const std::vector<const Field*>& given) {
   for (const Field* field : given) {
-    if (field->describes_machine)
+    if (field->describes_machine && value_of(spec, *field) != value_of(RunSpec{}, *field))
       fail_user("`{}`: plan {} is for machine {} as it was; leave it out, or plan again", field->name, file,
                 program.machine.name());
     if (!field->decides_plan) continue;

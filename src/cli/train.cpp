@@ -10,6 +10,7 @@
 #include "cli/connect_ranks.h"
 #include "cli/progress_line.h"
 #include "cli/rank_traces.h"
+#include "cli/resumed_run.h"
 #include "cli/say.h"
 #include "cli/spec_flags.h"
 #include "launch/worker.h"
@@ -56,33 +57,95 @@ StepTime step_time_of(const LoopResult& result) {
   return {std::llround(result.step_ms * 1e6), "median of all trained steps"};
 }
 
+// What is trained on, in one line.
+std::string line_of_data(const RunSpec& spec, const TrainingData& data) {
+  const DataFacts facts = data.train->facts();
+  const std::int64_t told_apart = data.train->form().classes;
+  std::string classes;
+  if (facts.classes > 0) classes = fmt::format(", {} classes", facts.classes);
+  if (facts.classes > 0 && told_apart > facts.classes)
+    classes += fmt::format(" of the {} that the model tells apart", told_apart);
+  return fmt::format(
+      "data: {}: {} training samples, {} test samples{}{}", spec.data, data.train->size(), data.test->size(), classes,
+      facts.is_made_up ? "; they are made-up numbers, so loss and accuracy say nothing of real data" : "");
+}
+
+nlohmann::json json_of_data(const RunSpec& spec, const TrainingData& data) {
+  const DataFacts facts = data.train->facts();
+  return {{"name", spec.data},
+          {"samples", data.train->size()},
+          {"test_samples", data.test->size()},
+          {"classes", facts.classes},
+          {"is_made_up", facts.is_made_up}};
+}
+
+std::string line_of_model(const RunSpec& spec, const Graph& model, std::int64_t batch) {
+  std::int64_t parameters = 0;
+  for (const Parameter& p : model.parameters)
+    if (model.buffers[p.buffer].role == Role::weight) parameters += model.buffers[p.buffer].shape.elements();
+  return fmt::format("{}: {} parameters, {} samples in a step", spec.model, parameters, batch);
+}
+
+// All weights of a run that is resumed come from its checkpoint.
+RunSpec without_init(RunSpec spec) {
+  spec.init.clear();
+  spec.init_skip.clear();
+  return spec;
+}
+
 int train(const SpecFlags& flags) {
   RunSpec spec = flags.spec();
-  if (!spec.plan.empty()) spec = with_plan(spec, flags.given());
   const std::optional<Worker> worker = worker_from_environment();
   const bool is_first = !worker || worker->rank == 0;
+  const auto note = [&](const std::string& line) {
+    if (is_first) print_note(line);
+  };
+  // Resuming takes all from the checkpoint but what is given. The first of several processes tells the others.
+  std::optional<ResumedRun> resumed;
+  if (!spec.resume.empty()) {
+    resumed = read_resumed(spec, worker);
+    spec = resumed_spec(*resumed, spec, flags.given());
+  }
+  if (!spec.plan.empty()) spec = with_plan(spec, flags.given());
   // All that can be wrong with what was given shows before anything is measured.
   check_spec(spec);
   if (is_first) flags.check_outputs({{"--trace", spec.trace, kTimeline}});
-  LoopOptions loop = loop_options(spec, print_note);
+  LoopOptions loop = loop_options(spec, note);
   loop.overwrite = flags.overwrite;
-  loop.note = print_note;
+  loop.note = note;
+  spec.data = loop.data;
+  if (resumed) check_same_run(resumed->settings, resumed->steps, loop);
   if (is_first) open_saver(loop);
-  // Resuming cuts sums into the same pieces, whatever the machine. The first of several processes tells the others.
-  std::optional<CheckpointState> before;
-  if (!spec.resume.empty() && is_first) before = checkpoint_facts(spec.resume);
-  if (before && spec.parts == 0) spec.parts = before->settings.value("parts", 0u);
 
-  StartingPoint start = load_start(spec, print_note);
+  StartingPoint start = load_start(resumed ? without_init(spec) : spec, note);
   loop.training_settings["weight_names"] = {{"remove", start.names.remove}, {"add", start.names.add}};
-  prepare(loop, sample_form_of(start.graph), whole_batch(spec, start.graph));
+  if (resumed && resumed->settings.contains("weight_names"))
+    loop.training_settings["weight_names"] = resumed->settings["weight_names"];
+  const std::int64_t batch = whole_batch(spec, start.graph);
+  note(line_of_model(spec, start.graph, batch));
+  prepare(loop, sample_form_of(start.graph), batch);
+  note(line_of_data(spec, *loop.opened));
   std::string network;
-  if (before) {
-    for (const std::string& line : check_same_run(*before, loop)) print_note(line);
-    network = changed_network(*before, start.graph, spec.resume);
+  if (resumed) {
+    for (const std::string& line : check_same_run(resumed->settings, resumed->steps, loop)) note(line);
+    if (resumed->state && !resumed->state->has_checksum)
+      note(
+          fmt::format("`resume {}`: an earlier version wrote it, without a checksum over its JSON file: changes to "
+                      "that go unnoticed",
+                      spec.resume));
+    if (resumed->steps == loop.total) {
+      if (is_first) say_finished(*resumed, spec, loop, flags.json);
+      return 0;
+    }
+    note(fmt::format("`resume {}`: it goes on after step {} of {}, and is saved {}", spec.resume, resumed->steps,
+                     loop.total, spec.save.empty() ? "nowhere; `save` gives it a place" : "to " + spec.save));
+  }
+  if (resumed && resumed->state) {
+    network = changed_network(*resumed->state, start.graph, spec.resume);
     if (!network.empty())
-      print_note(fmt::format("resume {}: its network is not that of {} any more; it goes on as it was saved",
+      print_note(fmt::format("`resume {}`: its network is not that of {} any more; it goes on as it was saved",
                              spec.resume, spec.model));
+    resumed->state.reset();  // its memory is needed for training
   }
   RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
   if (flags.print_passes) options.compile.print_passes = [](const std::string& text) { say(stderr, "{}", text); };
@@ -140,6 +203,7 @@ int train(const SpecFlags& flags) {
                           {"weights_hash", hash},
                           {"schedule", run.plan().schedule},
                           {"interrupted", result.interrupted},
+                          {"data", json_of_data(spec, *loop.opened)},
                           {"spec", json_of(spec)}};
     if (spec.predict) {
       const std::optional<double> ms = run.predicted_ms();

@@ -48,18 +48,6 @@ bool fits(const Field& field, const json& value) {
   return std::visit(fits_type, field.member);
 }
 
-// As the user may have written it.
-std::string shown(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
-  if (value.is_array()) {
-    std::vector<std::string> all;
-    for (const json& one : value) all.push_back(shown(one));
-    return fmt::format("{}", fmt::join(all, ","));
-  }
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 template <class Number>
 json number_from(const std::string& text) {
   Number number{};
@@ -79,8 +67,8 @@ std::string meant_instead(const Field& field, const json& value) {
 void check_value(const Field& field, const json& value, const std::string& where) {
   if (fits(field, value)) return;
   const std::string meant = meant_instead(field, value);
-  if (where.empty()) fail_user("`{} {}`: it must be {}{}", field.name, shown(value), description_of(field), meant);
-  fail_user("{}: {} = {}: it must be {}{}", where, field.name, value.is_string() ? value.dump() : shown(value),
+  if (where.empty()) fail_user("`{} {}`: it must be {}{}", field.name, value_text(value), description_of(field), meant);
+  fail_user("{}: {} = {}: it must be {}{}", where, field.name, value.is_string() ? value.dump() : value_text(value),
             description_of(field), meant);
 }
 
@@ -154,6 +142,21 @@ std::string description_of(const Field& field) {
     return fmt::format("{} {}", is_list ? "a list of some of" : "one of", fmt::join(field.choices, ", "));
   };
   return std::visit(describe, field.member);
+}
+
+std::string value_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  if (value.is_array()) {
+    std::vector<std::string> all;
+    for (const json& one : value) all.push_back(value_text(one));
+    return fmt::format("{}", fmt::join(all, ","));
+  }
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string as_given(std::string_view field, const json& value) {
+  return is_empty(value) ? fmt::format("no `{}`", field) : fmt::format("`{} {}`", field, value_text(value));
 }
 
 json json_of(const RunSpec& spec) {

@@ -19,7 +19,16 @@ enum class OnResume : std::uint8_t {
   another_run,  // the checkpoint is refused
   allowed,      // what is computed from here on changes, as the user asks for
   last_bits,    // rounding may differ; the user is told
-  free          // the weights do not depend on it
+  free,         // the weights do not depend on it
+  once          // of one start of a run alone: a checkpoint does not keep it
+};
+
+// Fields that make one setting together: a run that is resumed takes all of a group from the checkpoint, or none.
+enum class Together : std::uint8_t {
+  none,
+  length,
+  layout,
+  within_layout  // goes with a layout: anew where that is given anew, and the other way round it changes no more
 };
 
 // What ranks compare when they meet.
@@ -57,6 +66,7 @@ struct Field {
   bool has_own_place = false;      // in a checkpoint: train/checkpoint.h has a member for it, beside the settings
   bool decides_plan = false;       // a program that was compiled for another value is another one
   bool describes_machine = false;  // for which a program is compiled
+  Together group = Together::none;
 
   bool is_of(Command command) const { return (commands & static_cast<std::uint8_t>(command)) != 0; }
 };
@@ -78,6 +88,10 @@ void set_text(RunSpec& spec, const Field& field, const std::vector<std::string>&
 void check_fields(const RunSpec& spec);
 // What a value must be: "a whole number of at least 1".
 std::string description_of(const Field& field);
+// A value as the user may have written it.
+std::string value_text(const nlohmann::json& value);
+// A field with a value as a user would give them, in backticks; "no" before a field that is not given.
+std::string as_given(std::string_view field, const nlohmann::json& value);
 
 // All that is given, by name; and back.
 nlohmann::json json_of(const RunSpec& spec);

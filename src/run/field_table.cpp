@@ -39,6 +39,12 @@ Field of_machine(Field field) {
   return field;
 }
 
+// See Field::group.
+Field of_group(Together group, Field field) {
+  field.group = group;
+  return field;
+}
+
 // In the order in which the CLI shows them.
 std::vector<Field> make_fields() {
   using S = RunSpec;
@@ -75,7 +81,7 @@ std::vector<Field> make_fields() {
       with_own_place({"seed", &S::seed, "of weights, order of samples and dropout", another_run, equal, kRuns}),
 
       // How weights are updated.
-      {"lr", &S::lr, "learning rate", another_run, equal, kRuns},
+      {"lr", &S::lr, "learning rate", allowed, equal, kRuns},
       deciding({"optimizer", &S::optimizer, "sgd or adamw", another_run, equal, kAll, {}, {"sgd", "adamw"}}),
       deciding({"momentum", &S::momentum, "of sgd", another_run, equal, kAll, kFraction}),
       deciding({"nesterov", &S::nesterov, "Nesterov's momentum", another_run, equal, kAll}),
@@ -85,7 +91,7 @@ std::vector<Field> make_fields() {
                 kFraction}),
       deciding({"eps", &S::eps, "of adamw: added to the root of that mean", another_run, equal, kAll}),
       deciding(
-          {"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", another_run, equal, kAll}),
+          {"clip_norm", &S::clip_norm, "bound on the global norm of the gradients; 0: none", allowed, equal, kAll}),
 
       // Where a step runs, and what it is planned for.
       {"device", &S::device, "cpu, cuda, cuda:NUMBER, or null (computes nothing)", last_bits, own, kRuns | kPlan},
@@ -108,7 +114,7 @@ std::vector<Field> make_fields() {
                   kAlgorithms}),
       of_machine({"chunk", &S::chunk, "on `machine` a more urgent collective goes first after so many bytes; 0: never",
                   free, equal, kPlans}),
-      {"plan", &S::plan, "a plan file to run, by `overtake plan`, instead of planning", free, equal, kRuns},
+      {"plan", &S::plan, "a plan file to run, by `overtake plan`, instead of planning", once, equal, kRuns},
       {"trials", &S::trials,
        "take the plan that is predicted to be the fastest instead of trying the best few for real", free, equal,
        kRuns | kPlan},
@@ -131,7 +137,7 @@ std::vector<Field> make_fields() {
       {"plan_seconds", &S::plan_seconds,
        "seconds; measuring how much tasks slow each other down side by side takes at most twice as many", free, own,
        kRuns | kPlan},
-      {"fresh_profile", &S::fresh_profile, "measure the tasks anew instead of using what was measured last time", free,
+      {"fresh_profile", &S::fresh_profile, "measure the tasks anew instead of using what was measured last time", once,
        own, kRuns | kPlan},
       deciding({"skip_pass",
                 &S::skip_passes,
@@ -160,7 +166,7 @@ std::vector<Field> make_fields() {
       // What is trained on, and for how long.
       {"data", &S::data,
        "fashion-mnist[:DIR], synthetic[:N], text:FILE, masked-text:FILE, or npy:X.npy,Y.npy[,XTEST.npy,YTEST.npy] "
-       "(without test files every tenth sample is the test)",
+       "(without test files every tenth sample is the test); default: synthetic, for networks of the zoo",
        another_run, equal},
       {"scale", &S::scale,
        "of npy data: what float inputs are multiplied by, a number or a fraction; arrays of bytes need it, pixels for "
@@ -169,11 +175,12 @@ std::vector<Field> make_fields() {
       {"channels_last", &S::channels_last,
        "of npy data: its samples are [H, W, C] or [L, C] where the model takes [C, H, W] or [C, L]", another_run,
        equal},
-      {"steps", &S::steps, "steps in all, those before `resume` included; default: by epochs", allowed, equal, kTrain,
-       kAtLeastOne},
-      {"epochs", &S::epochs, "passes over the data", allowed, equal, kTrain, kAtLeastOne},
-      {"lr_schedule", &S::lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]", another_run, equal},
-      {"warmup", &S::warmup, "steps of linear warm-up", another_run, equal},
+      of_group(Together::length,
+               {"steps", &S::steps, "steps in all, those before `resume` included; default: by epochs", allowed, equal,
+                kTrain, kAtLeastOne}),
+      of_group(Together::length, {"epochs", &S::epochs, "passes over the data", allowed, equal, kTrain, kAtLeastOne}),
+      {"lr_schedule", &S::lr_schedule, "constant, step:EVERY:GAMMA, or cosine[:END]", allowed, equal},
+      {"warmup", &S::warmup, "steps of linear warm-up", allowed, equal},
       {"augment", &S::augment, "flip and shift images at random", another_run, equal},
       deciding({"schedule",
                 &S::schedule,
@@ -186,45 +193,59 @@ std::vector<Field> make_fields() {
                 {"in-order", "ooo", "auto"}}),
 
       // Several devices.
-      deciding({"dp", &S::replicas, "replicas of the model, each with its part of the batch", allowed, equal, kPlans,
-                kDevices}),
-      deciding({"pp", &S::stages, "stages of a pipeline", free, equal, kPlans, kDevices}),
-      deciding({"micro_batches", &S::micro_batches,
-                "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal, kAll,
-                kDevices}),
-      deciding({"pipeline", &S::pipeline, "schedule of the pipeline, a name of docs/pipelines.md or search", allowed,
-                equal, kPlans}),
-      deciding({"chunks", &S::chunks, "per device, of `pipeline interleaved`", free, equal, kPlans, kDevices}),
-      deciding(
-          {"chunk_stages", &S::chunk_stages, "blocks per chunk, of `pipeline modulo`", free, equal, kPlans, kDevices}),
-      deciding({"two_way", &S::two_way, "of `pipeline search`: layers may be on two devices, as dualpipe has them",
-                free, equal, kPlans}),
+      of_group(Together::layout, deciding({"dp", &S::replicas, "replicas of the model, each with its part of the batch",
+                                           allowed, equal, kPlans, kDevices})),
+      of_group(Together::layout, deciding({"pp", &S::stages, "stages of a pipeline", free, equal, kPlans, kDevices})),
+      of_group(Together::layout,
+               deciding({"micro_batches", &S::micro_batches,
+                         "pieces of a replica's part of the batch, which it takes one after the other", allowed, equal,
+                         kAll, kDevices})),
+      of_group(Together::within_layout,
+               deciding({"pipeline", &S::pipeline, "schedule of the pipeline, a name of docs/pipelines.md or search",
+                         allowed, equal, kPlans})),
+      of_group(Together::within_layout, deciding({"chunks", &S::chunks, "per device, of `pipeline interleaved`", free,
+                                                  equal, kPlans, kDevices})),
+      of_group(Together::within_layout,
+               deciding({"chunk_stages", &S::chunk_stages, "blocks per chunk, of `pipeline modulo`", free, equal,
+                         kPlans, kDevices})),
+      of_group(
+          Together::within_layout,
+          deciding({"two_way", &S::two_way, "of `pipeline search`: layers may be on two devices, as dualpipe has them",
+                    free, equal, kPlans})),
       deciding({"search_tries", &S::search_tries,
                 "of searches, for pipelines and for lanes: schedules to try; default: what takes a few seconds", free,
                 equal, kAll, kAtLeastOne}),
-      deciding(
-          {"reduce",
-           &S::reduce,
-           "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
-           "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
-           free,
-           equal,
-           kPlans,
-           {},
-           {"buckets", "by-layer", "scatter-gather", "first-k", "auto"}}),
-      deciding({"first_k", &S::first_k,
-                "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those "
-                "of the 12 after the first 30; default: whatever is the fastest",
-                free, equal, kPlans}),
-      deciding({"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal, kPlans}),
-      deciding(
-          {"gradient_groups", &S::gradient_groups,
-           "with one replica: add up micro-batches in so many groups first, as so many replicas would; the weights "
-           "are then the same to the bit",
-           allowed, equal, kAll, kDevices}),
-      {"predict", &S::predict, "say what a step was predicted to take, beside what it took", free, equal},
-      deciding({"sync_batch_norm", &S::sync_batch_norm,
-                "with `dp`: batch norms take their statistics from all replicas", allowed, equal, kTrain | kPlan}),
+      of_group(
+          Together::within_layout,
+          deciding(
+              {"reduce",
+               &S::reduce,
+               "how replicas bring gradients together: buckets (as PyTorch DDP), by-layer (priorities), scatter-gather "
+               "(across the step), first-k (by-layer, some weight gradients last), or auto (whichever is the fastest)",
+               free,
+               equal,
+               kPlans,
+               {},
+               {"buckets", "by-layer", "scatter-gather", "first-k", "auto"}})),
+      of_group(
+          Together::within_layout,
+          deciding(
+              {"first_k", &S::first_k,
+               "of `reduce first-k`: how many layers' weight gradients come last, the first ones' or, as 12@30, those "
+               "of the 12 after the first 30; default: whatever is the fastest",
+               free, equal, kPlans})),
+      of_group(
+          Together::within_layout,
+          deciding({"bucket", &S::bucket, "of `reduce buckets`: bytes in one, for example 25M", free, equal, kPlans})),
+      of_group(Together::layout,
+               deciding({"gradient_groups", &S::gradient_groups,
+                         "with one replica: add up micro-batches in so many groups first, as so many replicas would; "
+                         "the weights are then the same to the bit",
+                         allowed, equal, kAll, kDevices})),
+      {"predict", &S::predict, "say what a step was predicted to take, beside what it took", once, equal},
+      of_group(Together::within_layout, deciding({"sync_batch_norm", &S::sync_batch_norm,
+                                                  "with `dp`: batch norms take their statistics from all replicas",
+                                                  allowed, equal, kTrain | kPlan})),
       deciding({"recompute", &S::recompute, "activations are computed again for the gradients instead of kept", free,
                 equal, kPlan | kSimulate}),
       deciding({"blocks", &S::blocks, "most blocks that a step is divided by; default: as fine as schedules need", free,
@@ -236,13 +257,14 @@ std::vector<Field> make_fields() {
        kTrain, kSeconds},
 
       // What is written and taken up.
-      {"save", &S::save, "checkpoint to write, for example runs/cnn", free, rank_0},
+      {"save", &S::save, "checkpoint to write, for example runs/cnn; default: that of `resume`", once, rank_0},
       {"save_every", &S::save_every, "steps between checkpoints; 0: at the end only", free, equal},
       {"keep", &S::keep, "how many of the newest saves stay on disk, each a checkpoint to go on from", free, equal,
        kTrain, kAtLeastOne},
-      {"resume", &S::resume, "checkpoint to go on from; the result is as if never stopped", free, rank_0},
+      {"resume", &S::resume,
+       "checkpoint to go on from, with all that its run was given; the result is as if never stopped", once, rank_0},
       {"trace", &S::trace, "timeline of the last steps, of all processes, for `overtake report` and ui.perfetto.dev",
-       free, rank_0},
+       once, rank_0},
   };
 }
 

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/toml.h"
-#include "run/field.h"
 
 namespace overtake {
 namespace {
@@ -54,7 +53,7 @@ std::string toml_of(const RunSpec& spec) {
   return text;
 }
 
-RunSpec spec_from_toml(const std::string& text, const std::string& file) {
+RunSpec spec_from_toml(const std::string& text, const std::string& file, std::vector<const Field*>* given) {
   const toml::table table = parse_toml(text, file, "write a line `name = value` for each field");
   RunSpec spec;
   for (const auto& [key, node] : table) {
@@ -66,11 +65,14 @@ RunSpec spec_from_toml(const std::string& text, const std::string& file) {
       if (const json number = parse_json_or_discard(value.get<std::string>()); number.is_number_unsigned())
         value = number;
     set_value(spec, *field, value, where);
+    if (given != nullptr) given->push_back(field);
   }
   return spec;
 }
 
-RunSpec read_spec(const std::filesystem::path& file) { return spec_from_toml(read_file(file), file.string()); }
+RunSpec read_spec(const std::filesystem::path& file, std::vector<const Field*>* given) {
+  return spec_from_toml(read_file(file), file.string(), given);
+}
 
 void write_spec(const std::filesystem::path& file, const RunSpec& spec) {
   const std::string text = toml_of(spec);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/nearest_word.h"
 #include "train/data_sources.h"
 
@@ -40,6 +41,10 @@ bool same_but_ones(std::span<const std::int64_t> a, std::span<const std::int64_t
     return kept;
   };
   return without_ones(a) == without_ones(b);
+}
+
+std::string content_text(std::string_view type, std::span<const std::int64_t> dims, std::span<const std::byte> values) {
+  return fmt::format("{} [{}] {}", type, fmt::join(dims, ", "), hash_text(sampled_hash64(values)));
 }
 
 std::string describe(const SampleForm& form) {

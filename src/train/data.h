@@ -50,12 +50,22 @@ struct BatchView {
   float* targets = nullptr;        // [B, label_dims...]
 };
 
+// What a dataset is, beside the form of its samples.
+struct DataFacts {
+  // Shapes, types and a sampled hash of the values that samples are made from: the same for the same ones, whatever
+  // their files are called.
+  std::string content;
+  std::int64_t classes = 0;  // that labels are of; 0: none
+  bool is_made_up = false;   // by random numbers
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
   virtual const SampleForm& form() const = 0;
+  virtual DataFacts facts() const = 0;
   // Writes the samples of `indices`, each in [0, size()). Any number of threads may call it at once.
   virtual void fill(std::span<const std::int64_t> indices, const BatchView& out) const = 0;
 };

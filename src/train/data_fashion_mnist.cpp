@@ -95,6 +95,12 @@ class FashionMnist final : public Dataset {
 
   std::int64_t size() const override { return std::ssize(labels_); }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override {
+    const std::array<std::int64_t, 3> dims = {size(), kSide, kSide};
+    return {.content = content_text("uint8", dims, std::as_bytes(std::span(pixels_))) + ", " +
+                       content_text("uint8", std::span(dims).first(1), std::as_bytes(std::span(labels_))),
+            .classes = kClasses};
+  }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     float* value = out.values;  // [B, 28, 28, 1]

@@ -175,8 +175,9 @@ SampleForm form_of(const ArrayPair& pair, const SourceRequest& request, const Sc
 
 class NpyDataset final : public Dataset {
  public:
-  NpyDataset(SampleForm form, NpyArray x, NpyArray y, Part part, const Scale& scale, bool channels_last)
-      : form_(std::move(form)), x_(std::move(x)), y_(std::move(y)), part_(part), scale_(scale) {
+  NpyDataset(SampleForm form, std::int64_t classes, NpyArray x, NpyArray y, Part part, const Scale& scale,
+             bool channels_last)
+      : form_(std::move(form)), classes_(classes), x_(std::move(x)), y_(std::move(y)), part_(part), scale_(scale) {
     if (form_.input == InputForm::tokens) return;
     const bool is_image = form_.input_dims.size() == 3;  // in memory [H, W, C]; all else as the model has it
     if (is_image == channels_last) return;
@@ -186,6 +187,7 @@ class NpyDataset final : public Dataset {
 
   std::int64_t size() const override { return part_size(part_, x_.dims[0]); }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return {.content = content_of(x_) + ", " + content_of(y_), .classes = classes_}; }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     const std::int64_t inputs = input_elements(form_), labels = label_elements(form_);
@@ -206,6 +208,10 @@ class NpyDataset final : public Dataset {
   }
 
  private:
+  static std::string content_of(const NpyArray& array) {
+    return content_text(name_of(array.type), array.dims, std::as_bytes(std::span(array.content)).subspan(array.begin));
+  }
+
   // out: [H, W, C] for images, else as the model has it.
   void fill_values(std::int64_t sample, std::vector<float>& scratch, float* out) const {
     const std::int64_t inputs = input_elements(form_);
@@ -220,6 +226,7 @@ class NpyDataset final : public Dataset {
   }
 
   SampleForm form_;
+  std::int64_t classes_;
   NpyArray x_, y_;
   Part part_;
   Scale scale_;
@@ -260,9 +267,10 @@ std::unique_ptr<Dataset> open_npy(const SourceRequest& request) {
   }
 
   const Scale scale = parse_scale(request.conversion.scale);
-  SampleForm form = fit_form(form_of(pair, request, scale), request);
+  const SampleForm data = form_of(pair, request, scale);
+  SampleForm form = fit_form(data, request);
   if (second || request.split == Split::train) say_what_is_converted(pair, form, request);
-  return std::make_unique<NpyDataset>(std::move(form), std::move(pair.x), std::move(pair.y), part, scale,
+  return std::make_unique<NpyDataset>(std::move(form), data.classes, std::move(pair.x), std::move(pair.y), part, scale,
                                       request.conversion.channels_last);
 }
 

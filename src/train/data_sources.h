@@ -31,6 +31,9 @@ std::unique_ptr<Dataset> open_synthetic(const SourceRequest& request);
 // Equal but for dimensions that are one.
 bool same_but_ones(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
 
+// "uint8 [60000, 28, 28] 0123456789abcdef": of DataFacts::content.
+std::string content_text(std::string_view type, std::span<const std::int64_t> dims, std::span<const std::byte> values);
+
 // "images or features [1, 28, 28], one class of 10 per sample", for errors.
 std::string describe(const SampleForm& form);
 

@@ -52,6 +52,11 @@ class Draws {
   std::uint64_t split_;
 };
 
+// Samples follow from the seed and the form.
+DataFacts made_up(const SampleForm& form) {
+  return {.content = "random numbers", .classes = form.classes, .is_made_up = true};
+}
+
 float centred(std::uint32_t word) { return (2 * unit_float(word) - 1) * kRootThree; }
 
 // For each element in memory, the cell of the coarse pattern it shows. Patterns are coarse so that convolutions and
@@ -99,6 +104,7 @@ class SyntheticValues final : public Dataset {
 
   std::int64_t size() const override { return samples_; }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return made_up(form_); }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     const std::int64_t inputs = input_elements(form_), labels = label_elements(form_);
@@ -166,6 +172,7 @@ class SyntheticTokens final : public Dataset {
 
   std::int64_t size() const override { return samples_; }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return made_up(form_); }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     const std::int64_t length = input_elements(form_);

@@ -1,4 +1,5 @@
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,11 @@ namespace {
 
 constexpr std::int64_t kVocabulary = 256;
 
+DataFacts facts_of(const std::string& text, std::string_view kind) {
+  const std::int64_t bytes = std::ssize(text);
+  return {.content = content_text(kind, std::span(&bytes, 1), std::as_bytes(std::span(text))), .classes = kVocabulary};
+}
+
 // Windows of a text, one behind the other: S tokens and, one on, their S labels.
 class TextDataset final : public Dataset {
  public:
@@ -18,6 +24,7 @@ class TextDataset final : public Dataset {
 
   std::int64_t size() const override { return (std::ssize(text_) - 1) / input_elements(form_); }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return facts_of(text_, "text"); }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     const std::int64_t length = input_elements(form_);
@@ -50,6 +57,7 @@ class MaskedTextDataset final : public Dataset {
 
   std::int64_t size() const override { return std::ssize(text_) / input_elements(form_); }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return facts_of(text_, "masked text"); }
 
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     const std::int64_t length = input_elements(form_);

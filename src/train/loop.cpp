@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/seconds_since.h"
+#include "plan/divide/workload.h"
 #include "run/resume.h"
 #include "train/sample_form.h"
 
@@ -71,6 +72,39 @@ std::shared_ptr<CheckpointSaver> made_saver(const LoopOptions& options) {
   return saver;
 }
 
+[[noreturn]] void fail_too_few_steps(const LoopOptions& o, std::uint64_t done, std::uint64_t total) {
+  const std::string given = o.steps != 0 ? fmt::format("`steps {}`", o.steps)
+                                         : fmt::format("`epochs {}`, which is {} steps", o.epochs, total);
+  fail_user("{}: the run in {} has done {} steps already; give more, or start anew without `resume`", given, o.resume,
+            done);
+}
+
+// Samples in a step, of a checkpoint that does not say it: what its network takes, times its pieces.
+nlohmann::json batch_of(const CheckpointState& state) {
+  if (!state.network) return {};
+  const auto pieces = [&](const char* field) {
+    const nlohmann::json number = state.settings.value(field, nlohmann::json(1));
+    return number.is_number_integer() ? number.get<std::int64_t>() : 1;
+  };
+  return samples_of(*state.network) * pieces("dp") * pieces("micro_batches");
+}
+
+// Fields that have a place of their own among the others.
+nlohmann::json with_own_places(nlohmann::json settings, const std::string& model, const nlohmann::json& of_model,
+                               std::uint64_t seed) {
+  std::string text;
+  for (const auto& [name, value] : of_model.items()) {
+    if (name == "batch" && value.is_number())
+      settings["batch"] = std::llround(value.get<double>());
+    else
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value_text(value));
+  }
+  settings["model"] = model;
+  settings["set"] = text;
+  settings["seed"] = seed;
+  return settings;
+}
+
 class Loop {
  public:
   Loop(TrainingRun& run, const LoopOptions& options) : run_(run), options_(options) {
@@ -81,6 +115,7 @@ class Loop {
     total_ = rates_.total;
     if (run.is_first()) saver_ = options.saver ? options.saver : made_saver(options);
     if (!options.resume.empty()) resume();
+    if (run.steps_done() > total_) fail_too_few_steps(options, run.steps_done(), total_);
   }
 
   LoopResult run(const std::function<void(const Progress&)>& report, const std::function<bool()>& is_interrupted) {
@@ -233,7 +268,7 @@ class Loop {
     CheckpointState state;
     if (run_.is_first()) {
       state = load_checkpoint(options_.resume);
-      check_same_run(state, options_);
+      check_same_run(all_settings(state), state.step, options_);
     }
     run_.restore(state.tensors, state.step, fmt::format("`resume {}`", options_.resume));
   }
@@ -253,28 +288,28 @@ void open_saver(LoopOptions& options) { options.saver = made_saver(options); }
 
 void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch) {
   options.opened = opened_data(options, form);
-  rates_of(options, Sampler(options.opened->train->size(), sampler_of(options, batch)).batches_per_epoch());
+  const Dataset& data = *options.opened->train;
+  options.training_settings[std::string(kDataContent)] =
+      fmt::format("{} samples of {}", data.size(), data.facts().content);
+  options.model_settings["batch"] = batch;
+  options.total = rates_of(options, Sampler(data.size(), sampler_of(options, batch)).batches_per_epoch()).total;
 }
 
-CheckpointState checkpoint_facts(const std::string& path) {
-  CheckpointState state = load_checkpoint(path);
-  state.tensors.clear();
-  return state;
+nlohmann::json all_settings(const CheckpointState& state) {
+  nlohmann::json all = with_own_places(state.settings, state.model, state.model_settings, state.seed);
+  if (!all.contains("batch"))
+    if (nlohmann::json batch = batch_of(state); !batch.is_null()) all["batch"] = batch;
+  return all;
 }
 
-std::vector<std::string> check_same_run(const CheckpointState& state, const LoopOptions& options) {
-  const auto check = [&](const char* what, const nlohmann::json& kept, const nlohmann::json& now) {
-    if (kept != now) fail_another_run(options.resume, what, kept, now);
-  };
-  check("model", state.model, options.model);
-  check("model settings", state.model_settings, options.model_settings);
-  check("seed", state.seed, options.seed);
-  std::vector<std::string> notes = compare_with_kept(state.settings, options.training_settings, options.resume);
-  if (!state.has_checksum)
-    notes.push_back(fmt::format(
-        "`resume {}`: an earlier version wrote it, without a checksum over its JSON file: changes to that go unnoticed",
-        options.resume));
-  return notes;
+nlohmann::json all_settings(const LoopOptions& options) {
+  return with_own_places(options.training_settings, options.model, options.model_settings, options.seed);
+}
+
+std::vector<std::string> check_same_run(const nlohmann::json& kept, std::uint64_t steps, const LoopOptions& options) {
+  std::vector<std::string> lines = compare_with_kept(kept, all_settings(options), options.resume);
+  if (options.total != 0 && steps > options.total) fail_too_few_steps(options, steps, options.total);
+  return lines;
 }
 
 EvalResult evaluate(TrainingRun& run, const Dataset& dataset) {

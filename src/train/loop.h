@@ -28,6 +28,7 @@ struct LoopOptions {
   std::uint64_t seed = 0;
   std::uint64_t steps = 0;   // in all, counted from the very start; 0: by epochs
   std::uint64_t epochs = 1;  // where steps is 0
+  std::uint64_t total = 0;   // steps in all, by prepare()
   double learning_rate = 0.01;
   std::string lr_schedule = "constant";
   std::uint64_t warmup = 0;
@@ -80,12 +81,15 @@ void open_saver(LoopOptions& options);
 // model that takes such samples, `batch` in a step.
 void prepare(LoopOptions& options, const SampleForm& form, std::int64_t batch);
 
-// Of a checkpoint all but its tensors, which are read and let go: a damaged one is found.
-CheckpointState checkpoint_facts(const std::string& path);
+// The settings of the run that a checkpoint is of, and of one that is to be, by the names of fields; and what else a
+// checkpoint keeps of them.
+nlohmann::json all_settings(const CheckpointState& state);
+nlohmann::json all_settings(const LoopOptions& options);
 
-// The settings that a run and the checkpoint it takes up must share; the number of steps may grow. Returns lines for
-// the user about what differs and may.
-std::vector<std::string> check_same_run(const CheckpointState& state, const LoopOptions& options);
+// A run with these settings goes on after `steps` of a checkpoint: see compare_with_kept. Returns lines for the user
+// about what differs and may. A user error too if it is to end before that step; once prepared, it is known where it
+// ends.
+std::vector<std::string> check_same_run(const nlohmann::json& kept, std::uint64_t steps, const LoopOptions& options);
 
 // Runs to the end or until `is_interrupted`. Everything is a pure function of the options: a run that was stopped and
 // resumed ends with the same bits. A loss that is not finite is a user error that names the first task that made it;

@@ -25,6 +25,7 @@ std::int64_t pieces_of_batch(const RunSpec& spec) { return std::int64_t{spec.rep
 
 RunSpec completed(RunSpec spec) {
   if (spec.precision.empty()) spec.precision = to_string(default_precision(spec.device));
+  if (spec.data.empty()) spec.data = "synthetic";
   return spec;
 }
 
@@ -65,7 +66,12 @@ void check_spec(const RunSpec& spec) {
 }
 
 LoopOptions loop_options(const RunSpec& spec, const std::function<void(const std::string&)>& note) {
-  return {.data = spec.data,
+  if (spec.data.empty() && is_onnx_file(spec.model))
+    fail_user(
+        "`model {}`: no `data` is given, and a model of your own is trained on data of your own; write for example "
+        "`data npy:x.npy,y.npy`. `overtake bench` measures it on random numbers",
+        spec.model);
+  return {.data = completed(spec).data,
           .conversion = {.scale = spec.scale, .channels_last = spec.channels_last, .note = note},
           .seed = spec.seed,
           .steps = spec.steps,

@@ -12,7 +12,7 @@
 
 namespace overtake {
 
-// With what is left to the device filled in: the precision.
+// With what is left open filled in: the device's precision, and synthetic data.
 RunSpec completed(RunSpec spec);
 
 // A forward graph, of one micro-batch, and what its weights start from: the model file's, those of `init`, or nothing.
@@ -28,7 +28,8 @@ std::int64_t whole_batch(const RunSpec& spec, const Graph& graph);
 
 // User errors that show before anything is opened or measured: fields that contradict one another.
 void check_spec(const RunSpec& spec);
-// What the loop keeps in checkpoints is of a completed spec. `note` gets lines for people about the data.
+// What the loop keeps in checkpoints is of a completed spec. `note` gets lines for people about the data. A user error
+// if a model of the user's own has no data.
 LoopOptions loop_options(const RunSpec& spec, const std::function<void(const std::string&)>& note = {});
 
 }  // namespace overtake

@@ -10,6 +10,7 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/hash.h"
 
 namespace overtake {
 namespace {
@@ -248,6 +249,23 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
         "settings it was made with, or pass over names by their beginning with `init_skip`",
         where, g.model, list_of(missing), list_of(misshapen), list_of(extra));
   return found;
+}
+
+std::uint64_t weights_hash(const CheckpointState& state) {
+  const Graph& network = *state.network;
+  Hash64 hash;
+  for (const Parameter& p : network.parameters) {
+    if (network.buffers[p.buffer].role != Role::weight) continue;
+    for (const StoredTensor& part : stored_tensors(network, p)) {
+      const NamedTensor* tensor = find_tensor(state.tensors, part.name);
+      if (tensor == nullptr) continue;
+      if (part.rows != 0)
+        hash.add(tensor->bytes);
+      else
+        hash.add(from_stored(network, p, tensor->bytes));
+    }
+  }
+  return hash.value();
 }
 
 std::vector<NamedTensor> exported_weights(const CheckpointState& state) {

@@ -47,6 +47,9 @@ struct FoundWeights {
 FoundWeights find_weights(const Graph& graph, const TensorFile& file, const std::vector<std::string>& skip,
                           const std::string& where);
 
+// Of a checkpoint that has its network: what TrainingRun::weights_hash() was when it was saved, on a CPU.
+std::uint64_t weights_hash(const CheckpointState& state);
+
 // The weights and running statistics of a checkpoint under the names they came with, without the optimizer's states,
 // and with the num_batches_tracked that PyTorch's strict loading asks for.
 std::vector<NamedTensor> exported_weights(const CheckpointState& state);

@@ -370,6 +370,21 @@ TEST(Launch, GoesOnWithFewerProcesses) {
   EXPECT_EQ(rest.json().at("weights_hash"), whole.at("weights_hash"));
 }
 
+// Without a word about its layout or anything else; only rank 0 reads the checkpoint, and the others hear of it.
+TEST(Launch, GoesOnAsItWas) {
+  const ScratchFolder folder;
+  const std::string train = "train lenet --batch 16 --data synthetic:64 --seed 3 --parts 2 --lr 0.05 --json ";
+  const std::string save = folder / "run";
+  ASSERT_EQ(overtake("launch -n 2 -- " + train + "--dp 2 --steps 3 --save " + save).exit_code, 0);
+  const CommandResult rest = overtake("launch -n 2 -- train --json --steps 6 --resume " + save);
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(rest.json().at("weights_hash"), overtake(train + "--dp 2 --steps 6").json().at("weights_hash"));
+  const CommandResult over = overtake("launch -n 2 -- train --json --resume " + save);
+  ASSERT_EQ(over.exit_code, 0) << over.err;
+  EXPECT_NE(over.err.find("finished at step 6"), std::string::npos) << over.err;
+  EXPECT_EQ(over.json().at("weights_hash"), rest.json().at("weights_hash"));
+}
+
 // The number of layers is found, said on stderr with what was predicted and measured, and changes nothing else.
 TEST(Launch, ChoosesAndPredicts) {
   const std::string train = "train lenet --batch 16 --data synthetic:64 --steps 3 --seed 3 --parts 2 --json --dp 2 ";

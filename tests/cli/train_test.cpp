@@ -72,15 +72,16 @@ TEST(Train, ResumesANetworkWhoseShapeHasChanged) {
   nlohmann::json described = nlohmann::json::parse(read_text(save + ".json"));
   described["model"]["settings"]["width"] = 4;
   write_as_before(save + ".json", described);
-  const CommandResult resumed = overtake(narrow + "--steps 8 --resume " + save);
+  const std::string on = "--steps 8 --overwrite --save " + (folder / "on") + " --resume " + save;
+  const CommandResult resumed = overtake(narrow + on);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_NE(resumed.err.find("its network is not that of cnn any more"), std::string::npos) << resumed.err;
   EXPECT_EQ(hash_of(resumed), straight);
   // Only rank 0 reads the checkpoint; the others get the network from it.
-  const CommandResult stages = overtake("launch -n 2 -- " + narrow + "--pp 2 --steps 8 --resume " + save);
+  const CommandResult stages = overtake("launch -n 2 -- " + narrow + "--pp 2 " + on);
   ASSERT_EQ(stages.exit_code, 0) << stages.err;
   EXPECT_EQ(hash_of(stages), straight);
-  const CommandResult pieces = overtake(narrow + "--micro-batches 2 --steps 8 --resume " + save);
+  const CommandResult pieces = overtake(narrow + "--micro-batches 2 " + on);
   EXPECT_EQ(pieces.exit_code, 2);
   EXPECT_NE(pieces.err.find("--micro-batches"), std::string::npos) << pieces.err;
 }

@@ -141,11 +141,11 @@ TEST(Error, OutOfMemory) {
   EXPECT_NE(r.err.find("not enough memory"), std::string::npos) << r.err;
 }
 TEST(Error, NoOnnxFile) {
-  expect_user_error("train none.onnx", {"none.onnx", "cannot read"});
+  expect_user_error("train none.onnx --data synthetic", {"none.onnx", "cannot read"});
   const ScratchFolder folder;
   const std::string file = folder / "not.onnx";
   write_text(file, "this is a text, and no model at all");
-  expect_user_error("train " + file, {"not.onnx", "no ONNX file"});
+  expect_user_error("train " + file + " --data synthetic", {"not.onnx", "no ONNX file"});
   write_text(file, "");
   expect_user_error("models " + file, {"not.onnx"});
 }
@@ -217,6 +217,11 @@ TEST(Error, CapBelowNeed) {
   expect_user_error(kRun + "--memory-cap lots", {"--memory-cap", "lots"});
 }
 
+TEST(Error, NoDataForAModelOfOnesOwn) {
+  const ScratchFolder folder;
+  write_text(folder / "net.onnx", "this is looked at later");
+  expect_user_error("train " + (folder / "net.onnx"), {"net.onnx", "--data", "npy:", "bench"});
+}
 TEST(Error, UnknownData) { expect_user_error("train lenet --data mnist", {"mnist", "fashion-mnist"}); }
 TEST(Error, MissingDataSet) {
   expect_user_error("train lenet --data fashion-mnist:/nonexistent", {"/nonexistent", "dataset-fashion-mnist"});
@@ -327,7 +332,7 @@ TEST_F(Checkpoint, OfAnotherModel) {
                     {"--resume", "cnn", "lenet"});
 }
 TEST_F(Checkpoint, OfOtherSettings) {
-  expect_user_error(kRun + "--lr 0.5 --resume " + path(), {"--resume", "lr", "0.5"});
+  expect_user_error(kRun + "--weight-decay 0.5 --resume " + path(), {"--resume", "--weight-decay 0.5"});
   expect_user_error(kRun + "--seed 9 --resume " + path(), {"--resume", "seed", "9"});
 }
 TEST_F(Checkpoint, IsNotReplacedByAnotherRun) {

@@ -73,5 +73,26 @@ TEST(Hash, PrintsSixteenDigits) {
   EXPECT_EQ(hash_text(0xEF46DB3751D8E999ull), "ef46db3751d8e999");
 }
 
+TEST(SampledHash, LooksAtTheSizeTheEndsAndBetween) {
+  std::vector<std::byte> bytes(std::size_t{8} << 20);
+  const std::uint64_t before = sampled_hash64(bytes);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4095}, bytes.size() - 1}) {
+    bytes[at] = std::byte{1};
+    EXPECT_NE(sampled_hash64(bytes), before) << at;
+    bytes[at] = std::byte{0};
+  }
+  // A change that is as long as the pause between two blocks cannot be missed.
+  std::fill_n(bytes.begin() + (3 << 20), (8 << 20) / 255, std::byte{1});
+  EXPECT_NE(sampled_hash64(bytes), before);
+  EXPECT_NE(sampled_hash64(std::vector<std::byte>(bytes.size() + 1)), before);
+  std::vector<std::byte> few(1000);
+  const std::uint64_t of_few = sampled_hash64(few);
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    few[i] = std::byte{1};
+    EXPECT_NE(sampled_hash64(few), of_few) << i;
+    few[i] = std::byte{0};
+  }
+}
+
 }  // namespace
 }  // namespace overtake

@@ -22,6 +22,7 @@ class Counting final : public Dataset {
 
   std::int64_t size() const override { return samples_; }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return {}; }
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     float* value = out.values;
     std::int32_t* label = out.labels;
@@ -194,6 +195,7 @@ class Tokens final : public Dataset {
   }
   std::int64_t size() const override { return 4; }
   const SampleForm& form() const override { return form_; }
+  DataFacts facts() const override { return {}; }
   void fill(std::span<const std::int64_t> indices, const BatchView& out) const override {
     std::fill_n(out.tokens, 3 * indices.size(), 4);
     std::fill_n(out.labels, 3 * indices.size(), 5);

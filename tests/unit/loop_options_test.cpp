@@ -30,6 +30,7 @@ TEST(LoopOptions, RatesAndDataAreLookedAtFirst) {
   EXPECT_TRUE(says(loop_error({.steps = 10, .warmup = 10}), {"`warmup "}));
   EXPECT_NO_THROW(prepare_for_sixteen({.epochs = 3, .warmup = 11}));
   EXPECT_TRUE(says(loop_error({.epochs = 3, .warmup = 12}), {"`warmup "}));
+  EXPECT_EQ(options.total, 4u);
   options = {.data = "synthetic:8"};
   EXPECT_TRUE(says(user_error([&] { prepare(options, kSamples, 16); }), {"`batch 16`", "8 samples"}));
 }
@@ -37,17 +38,32 @@ TEST(LoopOptions, RatesAndDataAreLookedAtFirst) {
 TEST(LoopOptions, ACheckpointIsOfTheSameRun) {
   CheckpointState state{.seed = 1, .model = "cnn", .settings = {{"lr", 0.1}, {"parts", 2}}};
   LoopOptions options{.seed = 1, .resume = "run", .model = "cnn", .training_settings = {{"lr", 0.1}}};
-  EXPECT_NO_THROW(check_same_run(state, options));
+  const auto check = [&] { return check_same_run(all_settings(state), state.step, options); };
+  options.training_settings["parts"] = 2;
+  EXPECT_TRUE(check().empty());
   options.training_settings["lr"] = 0.2;
-  EXPECT_TRUE(says(user_error([&] { check_same_run(state, options); }), {"`resume run`", "lr 0.1", "0.2"}));
-  options.training_settings = {{"lr", 0.1}, {"warmup", 5}};
-  EXPECT_TRUE(check_same_run(state, options).empty()) << "it does not know it";
+  ASSERT_EQ(check().size(), 1u);
+  EXPECT_TRUE(says(check()[0], {"`resume run`", "`lr 0.2`", "`lr 0.1`"}));
+  options.training_settings = {{"lr", 0.1}, {"warmup", 5}, {"parts", 2}};
+  EXPECT_TRUE(check().empty()) << "it does not know it";
   options.training_settings["parts"] = 3;
-  const std::vector<std::string> notes = check_same_run(state, options);
-  ASSERT_EQ(notes.size(), 1u);
-  EXPECT_TRUE(says(notes[0], {"parts 2", "3", "last bits"}));
+  ASSERT_EQ(check().size(), 1u);
+  EXPECT_TRUE(says(check()[0], {"`parts 2`", "`parts 3`", "last bits"}));
   options.model = "lenet";
-  EXPECT_TRUE(says(user_error([&] { check_same_run(state, options); }), {"cnn", "lenet"}));
+  EXPECT_TRUE(says(user_error(check), {"`model lenet`", "`model cnn`"}));
+  options.model = "cnn";
+  options.model_settings = {{"batch", 64.0}};
+  state.model_settings = {{"batch", 16.0}, {"width", 4.0}};
+  EXPECT_TRUE(says(user_error(check), {"no `set`", "`set width=4`"}));
+  options.model_settings["width"] = 4.0;
+  EXPECT_TRUE(says(user_error(check), {"`batch 64`", "`batch 16`"}));
+  options.model_settings["batch"] = 16.0;
+  state.step = 9;
+  options.total = 8;
+  options.steps = 8;
+  EXPECT_TRUE(says(user_error(check), {"`steps 8`", "9 steps already"}));
+  options.steps = 0;
+  EXPECT_TRUE(says(user_error(check), {"`epochs 1`, which is 8 steps", "9 steps already"}));
 }
 
 }  // namespace

@@ -169,40 +169,113 @@ TEST(RunSpec, AFileThatIsNotUtf8IsNotWritten) {
 TEST(RunSpec, CheckpointsKeepWhatWeightsDependOn) {
   const json kept = kept_in_checkpoint(RunSpec{});
   for (const Field& field : fields()) {
-    const bool is_kept = field.on_resume != OnResume::free && !field.has_own_place;
+    const bool is_kept = field.on_resume != OnResume::once && !field.has_own_place;
     const bool is_given = !value_of(RunSpec{}, field).is_null();
     EXPECT_EQ(kept.contains(field.name), is_kept && is_given) << field.name;
   }
   // The keys of checkpoints that older versions wrote.
-  for (const char* name : {"optimizer", "momentum", "nesterov", "weight_decay", "clip_norm", "precision", "lr",
-                           "lr_schedule", "warmup", "data", "augment", "init", "init_skip", "freeze", "loss", "output"})
+  for (const char* name : {"optimizer", "momentum", "nesterov", "weight_decay", "precision", "data", "augment", "init",
+                           "init_skip", "freeze", "loss", "output"})
     EXPECT_EQ(field_called(name).on_resume, OnResume::another_run) << name;
+  for (const char* name : {"lr", "lr_schedule", "warmup", "clip_norm", "steps", "epochs"})
+    EXPECT_EQ(field_called(name).on_resume, OnResume::allowed) << name;
 }
 
 TEST(RunSpec, ResumingComparesByTheTable) {
   RunSpec before, now;
   before.parts = 2;
   const auto compare = [&] { return compare_with_kept(kept_in_checkpoint(before), kept_in_checkpoint(now), "run"); };
+  now.parts = 2;
   EXPECT_TRUE(compare().empty());
-  now.steps = 100;
-  now.replicas = 2;
-  now.threads = 3;
-  EXPECT_TRUE(compare().empty());
+  now.lr = 0.5;
+  now.trace = "trace.json";
+  ASSERT_EQ(compare().size(), 1u) << "of what is for one start alone nothing is said";
+  EXPECT_TRUE(says(compare()[0], {"`resume run`", "`lr 0.5` from here on", "`lr 0.01`"}));
   now.layouts = false;
-  ASSERT_EQ(compare().size(), 1u);
-  EXPECT_TRUE(says(compare()[0], {"layouts true", "false", "last bits"}));
-  for (const char* name : {"beta1", "beta2", "eps", "lr", "data", "scale", "channels_last", "freeze", "loss"}) {
+  now.schedule = "ooo";
+  ASSERT_EQ(compare().size(), 3u);
+  EXPECT_TRUE(says(compare()[1], {"`layouts false`", "`layouts true`", "last bits"}));
+  for (const char* name : {"beta1", "beta2", "eps", "data", "scale", "channels_last", "freeze", "loss"}) {
     RunSpec other = now;
     set(other, name, another_value(field_called(name)));
     std::swap(now, other);
-    EXPECT_TRUE(says(user_error(compare), {"`resume run`", name})) << name;
+    EXPECT_TRUE(says(user_error(compare), {"another run", "the one in run", name, "without `resume`"})) << name;
     std::swap(now, other);
   }
+  now = before;
+  now.optimizer = "adamw";
+  EXPECT_TRUE(says(user_error(compare), {"`optimizer adamw`: ", "made with `optimizer sgd`"}));
   // A checkpoint of before there were such fields.
   json old = kept_in_checkpoint(before);
   old.erase("beta1");
+  now = before;
   now.beta1 = 0.8;
-  EXPECT_EQ(compare_with_kept(old, kept_in_checkpoint(now), "run").size(), 1u);
+  EXPECT_TRUE(compare_with_kept(old, kept_in_checkpoint(now), "run").empty());
+}
+
+TEST(RunSpec, AResumedRunHasWhatIsKeptButForWhatIsGiven) {
+  RunSpec before;
+  before.lr = 0.5;
+  before.steps = 100;
+  before.threads = 2;
+  before.replicas = 4;
+  before.reduce = "first-k";
+  before.first_k = "2";
+  before.micro_batches = 2;
+  before.plan = "old.plan";
+  before.freeze = {"stem."};
+  const json kept = kept_in_checkpoint(before);
+  const auto resumed = [&](const RunSpec& asked, std::initializer_list<std::string_view> names) {
+    std::vector<const Field*> given;
+    for (const std::string_view name : names) given.push_back(&field_called(name));
+    return taken_up(kept, asked, given, "run");
+  };
+  RunSpec asked;
+  asked.resume = "run";
+  RunSpec now = resumed(asked, {"resume"});
+  EXPECT_EQ(now.lr, 0.5);
+  EXPECT_EQ(now.threads, 2u);
+  EXPECT_EQ(now.freeze, before.freeze);
+  EXPECT_EQ(now.resume, "run");
+  EXPECT_EQ(now.plan, "") << "that was of one start";
+  asked.lr = 0.01;
+  EXPECT_EQ(resumed(asked, {"lr"}).lr, 0.01) << "given, though it is the default";
+  // The length of a run is one setting, and so is its layout.
+  asked.epochs = 3;
+  now = resumed(asked, {"epochs"});
+  EXPECT_EQ(now.steps, 0u);
+  EXPECT_EQ(now.epochs, 3u);
+  asked.stages = 2;
+  now = resumed(asked, {"pp"});
+  EXPECT_EQ(now.stages, 2u);
+  EXPECT_EQ(now.replicas, 1u);
+  EXPECT_EQ(now.micro_batches, 1u);
+  EXPECT_EQ(now.reduce, "buckets");
+  asked.reduce = "by-layer";
+  now = resumed(asked, {"reduce"});
+  EXPECT_EQ(now.replicas, 4u);
+  EXPECT_EQ(now.first_k, "2");
+  EXPECT_EQ(now.reduce, "by-layer");
+  json damaged = kept;
+  damaged["lr"] = "fast";
+  EXPECT_TRUE(says(user_error([&] { taken_up(damaged, asked, {}, "run"); }), {"`resume run`", "damaged", "lr"}));
+}
+
+TEST(RunSpec, DataIsTheSameIfItsContentIs) {
+  const json kept = {{"data", "npy:a.npy,b.npy"}, {"data_content", "64 samples of x"}};
+  json now = {{"data", "npy:c.npy,d.npy"}};
+  EXPECT_TRUE(compare_with_kept(kept, now, "run").empty()) << "its content is not known yet";
+  now["data_content"] = "64 samples of x";
+  const std::vector<std::string> lines = compare_with_kept(kept, now, "run");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(says(lines[0], {"`data npy:c.npy,d.npy`", "same content", "`data npy:a.npy,b.npy`"}));
+  for (const char* name : {"npy:a.npy,b.npy", "npy:c.npy,d.npy"}) {
+    now = {{"data", name}, {"data_content", "64 samples of y"}};
+    EXPECT_TRUE(says(user_error([&] { compare_with_kept(kept, now, "run"); }),
+                     {"`data npy:", "64 samples of x", "64 samples of y", "the same data"}));
+  }
+  // A checkpoint of before contents were kept.
+  EXPECT_TRUE(says(user_error([&] { compare_with_kept({{"data", "old"}}, now, "run"); }), {"`data old`"}));
 }
 
 // Specs that are made in C++ are held to the same bounds as those of a command line.
