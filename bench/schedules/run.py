@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--batches", nargs="*", type=int, help="default: %s" % BATCHES)
     parser.add_argument("--micro-batches", type=int, default=1, help="pieces that a batch is cut into")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--plan-seconds", type=float, default=10)
+    parser.add_argument("--plan-seconds", type=float, default=120)
     parser.add_argument("--json", help="write the rows to this file")
     options = parser.parse_args()
     rows = []

@@ -27,6 +27,9 @@ struct CompileOptions {
   // their own: "fc1", "fc1.weight.grad". They change nothing of what is computed, so what a fused task never writes
   // cannot be kept. For one device and a batch in one piece.
   std::vector<std::string> readable = {};
+  // Asked now and then: where it says so, searches end with the best they have. Without it they count tries, and the
+  // same input gives the same program.
+  std::function<bool()> is_out_of_time = {};
   // Gets the graph as text whenever a pass changed it.
   std::function<void(const std::string&)> print_passes = {};
 };

@@ -53,7 +53,7 @@ struct RunSpec {
   std::uint32_t threads = 0;
   std::uint32_t parts = 0;
   std::string memory_cap;
-  double plan_seconds = 10;
+  double plan_seconds = 0;  // 0: by the length of the run
   bool fresh_profile = false;
   std::string schedule = "auto";
   std::vector<std::string> skip_passes;  // field `skip_pass`

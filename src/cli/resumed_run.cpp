@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "cli/connect_ranks.h"
 #include "run/resume.h"
 #include "train/weights.h"
@@ -17,7 +18,7 @@ ResumedRun read_resumed(const RunSpec& asked, const std::optional<Worker>& worke
     resumed.state = load_checkpoint(asked.resume);
     return dumped({{"settings", all_settings(*resumed.state)}, {"steps", resumed.state->step}});
   };
-  const nlohmann::json shared = nlohmann::json::parse(text_of_first(worker, "resumed", asked.patience, read));
+  const nlohmann::json shared = parse_json(text_of_first(worker, "resumed", asked.patience, read));
   resumed.settings = shared.at("settings");
   resumed.steps = shared.at("steps").get<std::uint64_t>();
   return resumed;

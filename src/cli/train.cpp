@@ -147,7 +147,8 @@ int train(const SpecFlags& flags) {
                              spec.resume, spec.model));
     resumed->state.reset();  // its memory is needed for training
   }
-  RunOptions options{.initial = std::move(start.initial), .place = {.note = print_note}};
+  RunOptions options{.initial = std::move(start.initial),
+                     .place = {.steps = loop.total - (resumed ? resumed->steps : 0), .note = print_note}};
   if (flags.print_passes) options.compile.print_passes = [](const std::string& text) { say(stderr, "{}", text); };
   const RunSpec as_given = spec;
   connect_ranks(spec, options.place);

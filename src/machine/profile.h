@@ -35,6 +35,7 @@ struct Profile {
   // Per task: of a weight gradient, what it and its layer's input gradient take as one; 0: not measured. Empty: none
   // was.
   std::vector<std::int64_t> joint_ns = {};
+  double cut_after_s = 0;  // measuring was ended after so many seconds, and the rest is estimated; 0: it was not
 };
 
 // As a file: `key` says of what it is. What is read is nothing where it is of something else, or not of so many tasks;

@@ -15,8 +15,10 @@ constexpr std::int64_t kMost = 1'000'000'000'000'000;
 }  // namespace
 
 std::string save_json(const Profile& profile, const std::string& key) {
-  return nlohmann::json{{"format", kProfileFormat},     {"key", key},           {"in_order_ns", profile.in_order_ns},
-                        {"alone_ns", profile.alone_ns}, {"load", profile.load}, {"joint_ns", profile.joint_ns}}
+  return nlohmann::json{
+      {"format", kProfileFormat},          {"key", key},           {"in_order_ns", profile.in_order_ns},
+      {"alone_ns", profile.alone_ns},      {"load", profile.load}, {"joint_ns", profile.joint_ns},
+      {"cut_after_s", profile.cut_after_s}}
       .dump();
 }
 
@@ -28,8 +30,9 @@ std::optional<Profile> load_profile_json(std::string_view text, const std::strin
   profile.alone_ns = checked<std::vector<std::int64_t>>(in.at("alone_ns"));
   profile.load = checked<std::vector<double>>(in.at("load"));
   profile.joint_ns = checked<std::vector<std::int64_t>>(in.at("joint_ns"));
+  profile.cut_after_s = in.value("cut_after_s", 0.0);
   const auto is_bad = [](auto x) { return !(x >= 0 && x <= static_cast<decltype(x)>(kMost)); };
-  if (profile.alone_ns.size() != tasks || profile.load.size() != tasks ||
+  if (!(profile.cut_after_s >= 0) || profile.alone_ns.size() != tasks || profile.load.size() != tasks ||
       (!profile.joint_ns.empty() && profile.joint_ns.size() != tasks) ||
       std::ranges::any_of(profile.alone_ns, is_bad) || std::ranges::any_of(profile.load, is_bad))
     return {};

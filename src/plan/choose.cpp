@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "plan/compile.h"
 #include "plan/lanes/lane_choices.h"
@@ -26,7 +27,11 @@ void choose_lanes(Program& p) {
   p.chosen = 0;
   if (all.size() < 2) return;
   const bool is_measured = all[0].measured_ns > 0, must = p.spec.schedule == "ooo";
-  const auto ns = [&](const PlanChoice& c) { return is_measured ? c.measured_ns : c.predicted_ns; };
+  // What there was no time to try is not taken where others were tried.
+  const auto ns = [&](const PlanChoice& c) {
+    constexpr std::int64_t kUntried = std::numeric_limits<std::int64_t>::max();
+    return !is_measured ? c.predicted_ns : c.measured_ns > 0 ? c.measured_ns : kUntried;
+  };
   const auto fastest = std::ranges::min_element(all.begin() + 1, all.end(), {}, ns);
   const std::string times = times_text(*fastest, all[0], is_measured);
   if (!must && static_cast<double>(ns(*fastest)) > kWorthwhileTime * static_cast<double>(ns(all[0]))) {

@@ -107,9 +107,11 @@ Program divide(Program p) {
   return p;
 }
 
-Program put_on_lanes(Program p) {
-  LaneOptions options{
-      .schedule = p.spec.schedule, .most_lanes = p.machine.most_lanes, .memory_cap = memory_cap_of(p.spec)};
+Program put_on_lanes(Program p, const std::function<bool()>& is_out_of_time) {
+  LaneOptions options{.schedule = p.spec.schedule,
+                      .most_lanes = p.machine.most_lanes,
+                      .memory_cap = memory_cap_of(p.spec),
+                      .is_cancelled = is_out_of_time};
   if (p.spec.search_tries > 0) options.search_tries = p.spec.search_tries;
   static const std::vector<TaskCost> kNothing;
   const std::vector<TaskCost>& costs = p.costs.empty() ? kNothing : p.costs[kind_ids(p)[0]];
@@ -148,7 +150,8 @@ std::vector<Pass<Program>> program_passes(const Program& p, const CompileOptions
     passes.push_back({"predict", predict});
   } else {
     // Within a device, with all its micro-batches.
-    passes.push_back({"lanes", put_on_lanes});
+    passes.push_back(
+        {"lanes", [&options](Program program) { return put_on_lanes(std::move(program), options.is_out_of_time); }});
   }
   passes.push_back({"choose", [](Program program) {
                       choose(program);

@@ -29,8 +29,8 @@ std::optional<Profile> times_over_devices(const Graph& graph, const Workplace& p
   const bool is_at_once = std::ranges::all_of(core_shares, [](double share) { return share == 1; });
   if (place.rank() != 0 && !is_at_once) return {};
   const unsigned gpus = place.devices.virtual_gpus;
-  return gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note)
-                  : measure_alone(graph, *place.backend);
+  return gpus > 1 ? measure_beside_others(graph, *place.backend, gpus, place.note, place.time)
+                  : measure_alone(graph, *place.backend, place.time);
 }
 
 // How much of a device each task needs, where more than one lane may run there; none: all of it.
@@ -143,8 +143,9 @@ Machine measured_machine(const Program& p, const Workplace& place, bool predicts
     const Graph graph = costed_graph(p);
     // What is too large even in order is refused before anything is measured.
     place_memory(schedule_in_order(graph), memory_cap_of(p.spec));
-    machine.costs = std::make_shared<MeasuredCosts>(
-        graph, std::vector<std::vector<TaskCost>>{costs_of(profile_of(graph, *place.backend, place.profiling))});
+    const Profile profile = profile_of(graph, *place.backend, place.profiling);
+    if (place.time->is_worthwhile())
+      machine.costs = std::make_shared<MeasuredCosts>(graph, std::vector<std::vector<TaskCost>>{costs_of(profile)});
     return machine;
   }
   std::vector<double> shares;

@@ -14,7 +14,8 @@ namespace overtake {
 Machine unmeasured_machine(const Workplace& place);
 
 // The machine for a program of which only the step is compiled (compile_step). All ranks call it at once and get the
-// same one. Of one device tasks are measured only if an order depends on it, or `predicts`.
+// same one. Of one device tasks are measured only if an order depends on it, or `predicts`, and if the run is long
+// enough for it to be planned.
 Machine measured_machine(const Program& step, const Workplace& place, bool predicts);
 
 // A described machine whose devices, all of one kind, run tasks as a device at hand does: "cpu" or "cuda". What is

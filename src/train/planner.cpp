@@ -9,6 +9,7 @@
 #include "exec/described_target.h"
 #include "plan/detail_of.h"
 #include "sim/collective_lanes.h"
+#include "train/kept_plans.h"
 #include "train/measured_machine.h"
 #include "train/trials.h"
 
@@ -53,6 +54,29 @@ void share(Program& program, const Workplace& place) {
   if (place.groups() == nullptr) return;
   const std::string text = shared_text(place.groups(), [&] { return save_choices(program); });
   take_choices(program, text);
+}
+
+// Searches end in time for trials.
+CompileOptions within_time(CompileOptions options, const Workplace& place) {
+  if (!options.is_out_of_time)
+    options.is_out_of_time = [time = place.time] { return time->is_over(PlanningTime::kSearchPart); };
+  return options;
+}
+
+// Before anything takes long.
+void say_planning(const Program& program, const Workplace& place) {
+  const bool is_open =
+      program.has_several_devices() || (program.spec.schedule != "in-order" && (place.backend->most_lanes() > 1));
+  if (!place.note || !is_open) return;
+  const std::string promise = place.time->promise();
+  place.note(promise.empty() ? "planning: measuring tasks, searching, and trying schedules"
+                             : fmt::format("planning, {}; `schedule in-order` needs none", promise));
+}
+
+void tell_of_time(const Program& program, const Workplace& place) {
+  constexpr double kLong = 1;  // seconds; less is not worth a word
+  if (!place.note || program.costs.empty()) return;
+  if (place.time->is_cut() || place.time->spent() > kLong) place.note(place.time->summary());
 }
 
 void tell(const Program& program, const Workplace& place) {
@@ -103,14 +127,24 @@ PlannedRun plan_run(Graph model, const RunSpec& spec, const Workplace& place, co
   if (is_described) check_place(machine, place, fmt::format("`machine {}`", spec.machine));
   const RunSpec completed = completed_for(spec, machine, place.cores());
   Program program = compile_step(std::move(model), completed, machine, runner, options);
+  const KeptPlans kept(program, spec, place, options);
+  if (kept.take(program)) {
+    tell(program, place);
+    return {std::move(program), runner.records()};
+  }
+  say_planning(program, place);
   if (!is_described) {
     program.machine = measured_machine(program, place, spec.predict);
     program.devices = devices_for(completed, program.machine);
   }
-  if (place.rank() == 0) program = compile_order(std::move(program), runner, options);
+  if (place.rank() == 0) program = compile_order(std::move(program), runner, within_time(options, place));
+  if (place.time->is_over(PlanningTime::kSearchPart)) place.time->leave_out("the search for schedules was cut short");
   share(program, place);
   if (spec.trials) try_choices(program, place);
+  if (!place.time->is_worthwhile()) program.reason = "schedule: in order; " + place.time->why_not();
   tell(program, place);
+  tell_of_time(program, place);
+  kept.keep(program);
   return {std::move(program), runner.records()};
 }
 

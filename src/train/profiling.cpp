@@ -37,9 +37,14 @@ constexpr std::size_t kMostRepeats = 64;
 // Classes of tasks repeated on two lanes side by side, in memory that no two tasks share.
 class PairMeasurer {
  public:
-  PairMeasurer(Executor& executor, std::size_t program, const TaskClasses& classes, double seconds,
+  PairMeasurer(Executor& executor, std::size_t program, const TaskClasses& classes, const ProfilingOptions& options,
                ProgressNotes& notes)
-      : executor_(executor), program_(program), classes_(classes), seconds_(seconds), notes_(notes) {}
+      : executor_(executor),
+        program_(program),
+        classes_(classes),
+        seconds_(options.seconds),
+        time_(*options.time),
+        notes_(notes) {}
 
   // Every side class beside a few main classes and the other way round, those that take longest in the step first.
   std::vector<CoRun> run(std::vector<std::uint32_t> main, std::vector<std::uint32_t> side,
@@ -56,10 +61,15 @@ class PairMeasurer {
     for (int round = 0; round < kPairsPerClass; ++round) {
       const std::size_t longest = std::max(main.size(), side.size());
       for (std::size_t i = 0; i < longest; ++i) {
-        if (is_over()) return pairs_;
+        if (is_over()) {
+          if (time_.is_over(PlanningTime::kPairsPart))
+            time_.leave_out(fmt::format("{} of {} pairs of tasks were measured side by side", pairs_.size(),
+                                        kPairsPerClass * longest));
+          return pairs_;
+        }
         notes_.say([&] {
           return fmt::format("planning: {} of {} pairs of tasks measured side by side; at most {:.0f} s more",
-                             pairs_.size(), kPairsPerClass * longest, std::max(0.0, seconds_ - seconds_since(start_)));
+                             pairs_.size(), kPairsPerClass * longest, seconds_left());
         });
         const std::size_t j = i * static_cast<std::size_t>(1 + round) + static_cast<std::size_t>(7 * round);
         if (main.size() >= side.size())
@@ -71,7 +81,10 @@ class PairMeasurer {
     return pairs_;
   }
 
-  bool is_over() const { return seconds_since(start_) > seconds_; }
+  bool is_over() const { return seconds_left() <= 0; }
+  double seconds_left() const {
+    return std::max(0.0, std::min(seconds_ - seconds_since(start_), time_.left(PlanningTime::kPairsPart)));
+  }
 
   // What two tasks take at once, of what they take one after the other.
   double at_once(TaskId a, TaskId b, std::int64_t ns) {
@@ -107,6 +120,7 @@ class PairMeasurer {
   std::size_t program_;
   const TaskClasses& classes_;
   double seconds_;
+  PlanningTime& time_;
   ProgressNotes& notes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<CoRun> pairs_;
@@ -130,17 +144,36 @@ std::vector<std::int64_t> joint_times(const Graph& graph, const TaskClasses& cla
 
 StepArgs measured_step() { return {.step = 0, .seed = 1, .learning_rate = 0.0f}; }
 
-// Of an executor's first program, the step in order, from steps of `least_ms` together. Loads are 1.
-Profile in_order_profile(Executor& executor, const Graph& graph, double least_ms) {
+// What a step takes, after a few that warm up as far as there is time for them.
+double first_step_ms(Executor& executor, PlanningTime& time) {
+  double ms = time_steps(executor, 0, 1, measured_step()).back();
+  if (const int more = time.affordable(2, 1e-3 * ms, PlanningTime::kStepPart / 3); more > 0)
+    ms = time_steps(executor, 0, more, measured_step()).back();
+  time.know_step(1e-3 * ms);
+  return ms;
+}
+
+// Of an executor's first program, the step in order, from steps of `least_ms` together. Loads are 1. Of a run that is
+// too short to be planned, only what a step takes.
+Profile in_order_profile(Executor& executor, const Graph& graph, double least_ms, PlanningTime& time) {
   Profile profile;
-  const double first_ms = time_steps(executor, 0, 3, measured_step()).back();
+  const double first_ms = first_step_ms(executor, time);
+  profile.in_order_ns = std::llround(first_ms * 1e6);
+  if (!time.is_worthwhile()) return profile;
+  const auto affordable = [&](int wanted, double part) {
+    return time.affordable(wanted, 1e-3 * first_ms, part * PlanningTime::kStepPart);
+  };
   // A device that has idled takes a while to reach its speed.
-  time_steps(executor, 0, steps_lasting(least_ms / 4, first_ms, 1, kMostSteps), measured_step());
-  const int steps = steps_lasting(least_ms, first_ms, kSteps, kMostSteps);
-  std::vector<double> ms = time_steps(executor, 0, steps, measured_step());
-  profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
+  if (const int warm = affordable(steps_lasting(least_ms / 4, first_ms, 1, kMostSteps), 0.5); warm > 0)
+    time_steps(executor, 0, warm, measured_step());
+  const int wanted = steps_lasting(least_ms, first_ms, kSteps, kMostSteps), steps = affordable(wanted, 0.75);
+  if (steps > 0) {
+    std::vector<double> ms = time_steps(executor, 0, steps, measured_step());
+    profile.in_order_ns = static_cast<std::int64_t>(median(ms) * 1e6);
+  }
   std::vector<Trace> traces;
-  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor.run_traced(0, measured_step()));
+  for (int i = 0; i < std::max(1, affordable(kTracedSteps * wanted / kSteps, 1)); ++i)
+    traces.push_back(executor.run_traced(0, measured_step()));
   profile.alone_ns = without_overhead(median_times(traces, graph.tasks.size()), profile.in_order_ns);
   profile.load.assign(graph.tasks.size(), 1.0);
   return profile;
@@ -149,13 +182,18 @@ Profile in_order_profile(Executor& executor, const Graph& graph, double least_ms
 // Repeated tasks find their operands in the cache, tasks of a step often do not, and then they get on better side by
 // side. So one plan out of order is run beside the one in order, and all loads are changed by the factor with which the
 // model says of that plan what was measured.
-void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend) {
+void adapt_loads_to_steps(Profile& profile, const Graph& graph, Backend& backend, PlanningTime& time) {
+  // Of each of the two plans: the step, and the one that a plan which delays tasks needs to begin.
+  const double step_s = 1e-9 * static_cast<double>(profile.in_order_ns);
+  const int most_steps = time.affordable(4 * kMostSteps * (kStepRounds + 1), step_s, PlanningTime::kMeasuringPart) /
+                         (4 * (kStepRounds + 1));
+  if (most_steps == 0) return time.leave_out("loads of tasks were not compared with a whole step");
   Profile changed = profile;
   changed.load.assign(graph.tasks.size(), 0.5);  // as if all of them got on well, so that many run side by side
   const Plan out_of_order = schedule_jointly(graph, changed, {.side_lanes = 1, .most_tries = 0});
   const auto executor = backend.make_executor({place_memory(schedule_in_order(graph)), place_memory(out_of_order)});
   fill_to_be_timed(*executor);
-  const int steps = steps_lasting(kStepsMs / 2, static_cast<double>(profile.in_order_ns) * 1e-6, 2, kMostSteps);
+  const int steps = std::min(most_steps, steps_lasting(kStepsMs / 2, 1e3 * step_s, 2, kMostSteps));
   std::vector<double> ratios;
   for (int round = 0; round <= kStepRounds; ++round) {
     std::vector<double> one = time_steps(*executor, 0, steps, measured_step()),
@@ -208,7 +246,11 @@ std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, c
   std::error_code unreadable;
   if (options.folder.empty() || !options.use_kept || !std::filesystem::exists(path, unreadable)) return {};
   try {
-    if (auto profile = load_profile_json(read_file(path), key, tasks)) return profile;
+    if (std::optional<Profile> kept = load_profile_json(read_file(path), key, tasks)) {
+      options.time->know_step(1e-9 * static_cast<double>(kept->in_order_ns));
+      if (!options.time->is_no_longer(kept->cut_after_s)) return {};
+      return kept;
+    }
     note(options, fmt::format("profile {}: it is of something else; measuring anew", path.string()));
   } catch (const std::exception& e) {
     note(options, fmt::format("profile {}: it is damaged ({}); measuring anew", path.string(), e.what()));
@@ -216,10 +258,11 @@ std::optional<Profile> kept_profile(const std::string& key, std::size_t tasks, c
   return {};
 }
 
-void keep_profile(const Profile& profile, const std::string& key, const ProfilingOptions& options) {
+void keep_profile(Profile profile, const std::string& key, const ProfilingOptions& options) {
   if (options.folder.empty()) return;
   try {
     create_folders(options.folder);
+    profile.cut_after_s = options.time->is_cut() ? options.time->limit() : 0;
     write_file_atomically(path_of(key, options), save_json(profile, key));
   } catch (const UserError& e) {
     note(options, fmt::format("the profile is not kept: {}", e.what()));
@@ -233,22 +276,28 @@ std::filesystem::path default_profile_folder() {
   return cache.empty() ? cache : cache / "profiles";
 }
 
-Profile measure_alone(const Graph& graph, Backend& backend) {
+Profile measure_alone(const Graph& graph, Backend& backend, const std::shared_ptr<PlanningTime>& time) {
   const auto executor = backend.make_executor({place_memory(schedule_in_order(graph))});
   fill_to_be_timed(*executor);
-  return in_order_profile(*executor, graph, kAloneMs);
+  return in_order_profile(*executor, graph, kAloneMs, *time);
 }
 
 Profile measure_beside_others(const Graph& graph, Backend& backend, std::uint32_t devices,
-                              const std::function<void(const std::string&)>& note) {
+                              const std::function<void(const std::string&)>& note,
+                              const std::shared_ptr<PlanningTime>& time) {
   const auto executor = backend.make_executor({placed_side_by_side(graph, backend, devices, note)});
   fill_to_be_timed(*executor);
   const Plan& plan = executor->plan(0);
-  const double first_ms = time_steps(*executor, 0, 3, measured_step()).back();
-  time_steps(*executor, 0, steps_lasting(kAloneMs / 4, first_ms, 1, kMostSteps), measured_step());
-  const int steps = steps_lasting(kAloneMs, first_ms, kSteps, kMostSteps);
+  const double first_ms = first_step_ms(*executor, *time);
+  const auto affordable = [&](int wanted, double part) {
+    return std::max(1, time->affordable(wanted, 1e-3 * first_ms, part * PlanningTime::kMeasuringPart));
+  };
+  time_steps(*executor, 0, affordable(steps_lasting(kAloneMs / 4, first_ms, 1, kMostSteps), 0.4), measured_step());
+  const int wanted = steps_lasting(kAloneMs, first_ms, kSteps, kMostSteps);
   std::vector<Trace> traces;
-  for (int i = 0; i < kTracedSteps * steps / kSteps; ++i) traces.push_back(executor->run_traced(0, measured_step()));
+  for (int i = 0, most = affordable(kTracedSteps * wanted / kSteps, 0.7); i < most; ++i)
+    traces.push_back(executor->run_traced(0, measured_step()));
+  const int steps = affordable(wanted, 1);
   const std::vector<std::int64_t> traced_ns = median_times(traces, plan.graph.tasks.size());
   std::vector<std::vector<TaskId>> lanes;
   for (const Lane& lane : plan.lanes) lanes.push_back(lane.tasks);
@@ -273,9 +322,9 @@ Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOpt
   auto executor = backend.make_executor(std::move(plans));
   fill_to_be_timed(*executor);
 
-  Profile profile = in_order_profile(*executor, graph, kStepsMs);
+  Profile profile = in_order_profile(*executor, graph, kStepsMs, *options.time);
   if (is_whole != nullptr) *is_whole = has_room || backend.most_lanes() < 2;
-  if (!has_room) return profile;
+  if (!has_room || !options.time->is_worthwhile()) return profile;
   executor->run(1, measured_step());  // so that every operand holds what its task would find
   const std::vector<char> is_deferrable = deferrable_tasks(graph, dependencies(graph));
   std::vector<std::int64_t> class_ns;
@@ -286,13 +335,13 @@ Profile measure_profile(const Graph& graph, Backend& backend, const ProfilingOpt
     class_ns.push_back(median(times));
     (is_deferrable[classes.members[c][0]] ? side : main).push_back(c);
   }
-  PairMeasurer measurer(*executor, 1, classes, options.seconds, notes);
+  PairMeasurer measurer(*executor, 1, classes, options, notes);
   if (backend.target().joins_gradients()) profile.joint_ns = joint_times(graph, classes, profile, measurer);
   const std::vector<CoRun> pairs = measurer.run(main, side, class_ns);
   const std::vector<double> loads = fit_loads(classes.members.size(), pairs);
   for (TaskId t = 0; t < graph.tasks.size(); ++t) profile.load[t] = loads[classes.of[t]];
   executor.reset();  // its memory is needed for another
-  adapt_loads_to_steps(profile, graph, backend);
+  adapt_loads_to_steps(profile, graph, backend, *options.time);
   return profile;
 }
 
@@ -301,6 +350,7 @@ Profile profile_of(const Graph& graph, Backend& backend, const ProfilingOptions&
   if (const std::optional<Profile> kept = kept_profile(key, graph.tasks.size(), options)) return *kept;
   bool is_whole = true;
   const Profile profile = measure_profile(graph, backend, options, &is_whole);
+  if (profile.alone_ns.empty()) return profile;
   if (is_whole)
     keep_profile(profile, key, options);
   else

@@ -23,7 +23,7 @@ class ProgressNotes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kPause{5};
+  static constexpr std::chrono::seconds kPause{2};
 
   std::function<void(const std::string&)> note_;
   Clock::time_point last_ = Clock::now();

@@ -39,6 +39,11 @@ RunSpec without_plan(RunSpec spec) {
   return spec;
 }
 
+// None where that is not given.
+std::optional<std::uint64_t> steps_of(const RunSpec& spec) {
+  return spec.steps > 0 ? std::optional(spec.steps) : std::nullopt;
+}
+
 }  // namespace
 
 Input::Input(std::string of, std::span<const float> values)
@@ -67,9 +72,10 @@ struct Trainer::Run {
 
 Trainer::Trainer(Graph model, const RunSpec& spec, const CompileOptions& options,
                  std::function<void(const std::string&)> note)
-    : run_(std::make_unique<Run>(
-          Run{spec, TrainingRun(std::move(model), without_plan(spec),
-                                {.initial = {}, .place = {.note = std::move(note)}, .compile = options})})) {}
+    : run_(std::make_unique<Run>(Run{spec, TrainingRun(std::move(model), without_plan(spec),
+                                                       {.initial = {},
+                                                        .place = {.steps = steps_of(spec), .note = std::move(note)},
+                                                        .compile = options})})) {}
 Trainer::Trainer(Program program, const RunSpec& spec)
     : run_(std::make_unique<Run>(Run{spec, run_of(std::move(program), spec)})) {}
 Trainer::Trainer(Trainer&&) noexcept = default;

@@ -50,10 +50,16 @@ Workplace open_workplace(const RunSpec& spec, const WorkplaceOptions& options) {
   place.devices.tuning_file = options.tuning_file;
   place.devices.note = options.note;
   place.make_device_group = options.make_device_group;
-  place.profiling = {.seconds = 2 * spec.plan_seconds,
-                     .folder = options.profiles,
-                     .use_kept = !spec.fresh_profile,
-                     .note = options.note};
+  // One device of which nothing is demanded goes in order where planning would take longer than the run.
+  const std::uint64_t devices = std::uint64_t{spec.replicas} * spec.stages;
+  const bool is_open = spec.schedule == "auto" && devices == 1 && !spec.predict;
+  // Of several devices the step of a micro-batch is measured.
+  std::optional<std::uint64_t> steps = options.steps;
+  if (steps && devices > 1) *steps = *steps * spec.micro_batches / spec.stages;
+  place.time = std::make_shared<PlanningTime>(
+      PlanningLimits{.seconds = spec.plan_seconds, .steps = steps, .is_needed = !is_open, .clock = options.clock});
+  place.profiling = {
+      .folder = options.profiles, .use_kept = !spec.fresh_profile, .time = place.time, .note = options.note};
   place.note = options.note;
   place.backend = open_backend(spec.device, place.devices);
   return place;

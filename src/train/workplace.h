@@ -12,6 +12,7 @@
 #include "exec/backend.h"
 #include "overtake/run_spec.h"
 #include "train/device_ranks.h"
+#include "train/planning_time.h"
 #include "train/profiling.h"
 
 namespace overtake {
@@ -21,6 +22,7 @@ struct Workplace {
   BackendOptions devices = {};             // of the backend: threads, virtual GPUs, the groups of ranks
   MakeDeviceGroup make_device_group = {};  // where devices.device_groups are there: connects GPUs
   ProfilingOptions profiling = {};
+  std::shared_ptr<PlanningTime> time = std::make_shared<PlanningTime>();
   std::function<void(const std::string&)> note = {};  // gets lines for the user
 
   RankGroups* groups() const { return devices.groups.get(); }
@@ -35,6 +37,8 @@ struct WorkplaceOptions {
   MakeDeviceGroup make_device_group = {};
   std::filesystem::path profiles = default_profile_folder();  // what was measured is kept there; empty: nowhere
   std::optional<std::string> tuning_file = {};                // see BackendOptions
+  std::optional<std::uint64_t> steps = {};                    // of the run that is planned, where they are known
+  std::function<double()> clock = {};                         // see PlanningLimits
   std::function<void(const std::string&)> note = {};
 };
 

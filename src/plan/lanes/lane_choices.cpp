@@ -91,7 +91,9 @@ std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskC
   for (std::size_t side = 1; side <= side_lanes; ++side) {
     // Once as it comes, once with a search: the model may be wrong about what it gained.
     for (const bool searches : {false, true}) {
-      JointOptions joint{.side_lanes = side, .most_tries = options.search_tries};
+      // What must be out of order has one such choice at least.
+      if (options.is_cancelled && options.is_cancelled() && !(must && choices.size() == 1)) continue;
+      JointOptions joint{.side_lanes = side, .most_tries = options.search_tries, .is_cancelled = options.is_cancelled};
       if (!searches) joint.most_tries = 0;
       if (auto c = joint_choice(graph, profile, joint, cap, memory)) {
         if (!searches) c->name += ", no search";
@@ -99,7 +101,9 @@ std::vector<PlanChoice> lane_choices(const Graph& graph, const std::vector<TaskC
       }
     }
   }
-  if (choices.size() == 1) reason = "schedule: in order; out of order does not fit under the memory cap";
+  const bool is_cut = options.is_cancelled && options.is_cancelled();
+  if (choices.size() == 1 && is_cut) reason = "schedule: in order; there was no time to search for another";
+  if (choices.size() == 1 && !is_cut) reason = "schedule: in order; out of order does not fit under the memory cap";
   return choices;
 }
 

@@ -3,6 +3,7 @@
 // order on one side lane or two, with and without a search.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct LaneOptions {
   std::size_t most_lanes = 1;                      // of the device, that can run at the same time
   std::optional<std::uint64_t> memory_cap = {};    // none: out of order may take a tenth more than in order
   std::optional<std::uint64_t> search_tries = {};  // none: what takes a few seconds for each number of lanes
+  std::function<bool()> is_cancelled = {};         // then there are fewer choices
 };
 
 // In order first, whose memory decides what the others may take; it may be all there is. `costs` are those of the
