@@ -3,22 +3,18 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace overtake::onnx {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1, kDeepest = 2;  // an object of lists and objects of names
+constexpr int kVersion = 1;
 
 json parsed(std::string_view text, const std::string& path) {
-  bool is_too_deep = false;
-  const auto within = [&](int depth, json::parse_event_t, json&) {
-    is_too_deep = is_too_deep || depth > kDeepest;
-    return !is_too_deep;
-  };
-  json facts = json::parse(text, within, /*allow_exceptions=*/false);
-  if (is_too_deep || !facts.is_object())
+  json facts = parse_json_or_discard(text);
+  if (!facts.is_object())
     fail_user("{}: its entry {} cannot be read; export the model again with python/overtake_export.py", path,
               TrainingFacts::kKey);
   return facts;
@@ -29,7 +25,7 @@ json parsed(std::string_view text, const std::string& path) {
 TrainingFacts::TrainingFacts(std::string_view text, const std::string& path) {
   const json facts = parsed(text, path);
   try {
-    if (const int version = facts.at("version").get<int>(); version != kVersion)
+    if (const int version = checked<int>(facts.at("version")); version != kVersion)
       fail_user("{}: its entry {} is of version {}, and this program reads {}; use the two of one release", path, kKey,
                 version, kVersion);
     facts.at("trained").get_to(trained_);
