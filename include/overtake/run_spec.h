@@ -19,8 +19,9 @@ struct RunSpec {
   std::string init;        // a safetensors file to start from
   std::vector<std::string> init_skip;
   std::string loss = "cross-entropy";  // of an ONNX file
-  std::string output;                  // of an ONNX file
-  std::vector<std::string> freeze;     // beginnings of names
+  bool accept_folded = false;
+  std::string output;               // of an ONNX file
+  std::vector<std::string> freeze;  // beginnings of names
   std::uint64_t seed = 0;
 
   double lr = 0.01;

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/models/onnx_summary.h"
 #include "cli/say.h"
+#include "cli/spec_flags.h"
 #include "models/onnx/import.h"
 #include "passes/recognise.h"
 #include "report/table.h"
@@ -45,7 +46,8 @@ std::vector<Listed> listed(const ModelsFlags& flags) {
   const ModelSettings settings = ModelSettings::parse(flags.settings);
   if (is_onnx_file(flags.model)) {
     // With the loss that takes any output; it has no weights and next to no work.
-    const Network network = import_onnx(flags.model, {.settings = settings, .loss = "mse"});
+    const ImportOptions options{.settings = settings, .loss = "mse", .accept_folded = true, .note = print_note};
+    const Network network = import_onnx(flags.model, options);
     const Graph g = recognise(network.graph);
     return {{{.name = g.model, .family = "file", .what = "from an ONNX file", .data = "as it takes"},
              figures_of(g),

@@ -15,6 +15,7 @@ namespace overtake {
 struct Network {
   Graph graph;
   std::vector<NamedTensor> values = {};
+  std::vector<std::string> listed = {};  // all tensors of the PyTorch model, where an ONNX file lists them
 };
 
 // What a name leaves open; all but the first two are of ONNX files.
@@ -23,6 +24,7 @@ struct ImportOptions {
   std::int64_t pieces = 1;                              // of the batch, given or not: the graph takes one of them
   std::string loss = "cross-entropy";                   // or "mse"
   std::string output = {};                              // the output that is trained; empty: the first
+  bool accept_folded = false;                           // train what is left where the export lost parameters
   std::int64_t most_constants = std::int64_t{1} << 26;  // elements of constants, beyond what the file's size allows
   std::function<void(const std::string&)> note = {};    // gets lines for the user: what was assumed
 };

@@ -71,6 +71,9 @@ std::vector<Field> make_fields() {
                 {"cross-entropy", "mse"}}),
       deciding({"output", &S::output, "of an ONNX file: which output is trained; default: the first", another_run,
                 equal, kAll}),
+      deciding({"accept_folded", &S::accept_folded,
+                "of an ONNX file: train what is left where the export dropped or folded parameters", another_run, equal,
+                kAll}),
       deciding({"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.",
                 another_run, equal, kAll}),
       deciding(

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "exec/backend.h"
+#include "models/onnx/lost.h"
 #include "plan/divide/parallel_options.h"
 #include "plan/divide/workload.h"
 #include "run/field.h"
@@ -21,6 +22,26 @@ ModelSettings settings_of(const RunSpec& spec) {
 
 std::int64_t pieces_of_batch(const RunSpec& spec) { return std::int64_t{spec.replicas} * spec.micro_batches; }
 
+// What a state_dict has and an imported model has not, its export has lost, unless PyTorch's list in the file says that
+// it is no parameter, or one the network does not use.
+void check_nothing_lost(const RunSpec& spec, const Network& network, const FoundWeights& found,
+                        const std::function<void(const std::string&)>& note) {
+  std::vector<std::string> lost;
+  for (const std::string& name : found.extra) {
+    const auto is_it = [&](const std::string& listed) { return found.names.apply(listed) == name; };
+    if (std::ranges::none_of(network.listed, is_it)) lost.push_back(name);
+  }
+  if (lost.empty()) return;
+  const std::string what =
+      fmt::format("`init {}`: model {} has no such tensors: {}", spec.init, network.graph.model, onnx::shortened(lost));
+  if (!spec.accept_folded)
+    fail_user(
+        "{}; where its export dropped or folded them, export it with {}; pass over buffers with `init_skip`, or train "
+        "what there is with `accept_folded`",
+        what, onnx::lossless_export(!network.listed.empty()));
+  if (note) note("warning: " + what);
+}
+
 }  // namespace
 
 RunSpec completed(RunSpec spec) {
@@ -34,6 +55,7 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
                                               .pieces = pieces_of_batch(spec),
                                               .loss = spec.loss,
                                               .output = spec.output,
+                                              .accept_folded = spec.accept_folded,
                                               .note = note});
   freeze(network.graph, spec.freeze);
   if (spec.init.empty()) {
@@ -42,7 +64,10 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
   }
   TensorFile file = read_safetensors(spec.init);
   std::erase_if(file.tensors, [](const NamedTensor& t) { return t.name == kNetworkTensor; });  // of a checkpoint
-  FoundWeights found = find_weights(network.graph, file, spec.init_skip, fmt::format("`init {}`", spec.init));
+  const bool is_imported = is_onnx_file(spec.model);
+  FoundWeights found = find_weights(network.graph, file, spec.init_skip, fmt::format("`init {}`", spec.init),
+                                    is_imported ? ExtraWeights::allowed : ExtraWeights::refused);
+  check_nothing_lost(spec, network, found, note);
   // What is passed over keeps the file's own start.
   for (NamedTensor& t : network.values)
     if (find_tensor(found.tensors, t.name) == nullptr) found.tensors.push_back(std::move(t));

@@ -190,7 +190,7 @@ std::vector<std::byte> from_stored(const Graph& g, const Parameter& p, std::span
 }
 
 FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vector<std::string>& skip,
-                          const std::string& where) {
+                          const std::string& where, ExtraWeights allowed) {
   Index index;
   for (const NamedTensor& t : file.tensors) index[t.name] = &t;
   for (const std::string& prefix : skip) {
@@ -212,7 +212,8 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
   }
 
   FoundWeights found{.names = best_rule(names, index)};
-  std::vector<std::string> missing, misshapen, extra;
+  std::vector<std::string> missing, misshapen;
+  std::vector<std::string>& extra = found.extra;
   std::set<std::string_view> used;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto it = index.find(found.names.apply(names[i]));
@@ -243,7 +244,8 @@ FoundWeights find_weights(const Graph& g, const TensorFile& file, const std::vec
   for (const NamedTensor& t : file.tensors)
     if (!used.contains(t.name) && !is_bookkeeping(t.name) && !is_skipped(t.name) && !is_copy(t))
       extra.push_back(t.name);
-  if (!missing.empty() || !misshapen.empty() || !extra.empty())
+  const bool is_extra_wrong = !extra.empty() && allowed == ExtraWeights::refused;
+  if (!missing.empty() || !misshapen.empty() || is_extra_wrong)
     fail_user(
         "{}: its weights do not fit model {}: missing [{}], of another shape or type [{}], too much [{}]; give the "
         "settings it was made with, or pass over names by their beginning with `init_skip`",

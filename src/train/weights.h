@@ -2,6 +2,7 @@
 // Weights in files: how a parameter is stored there, weights of other programs taken in, trained ones given out.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,14 +39,17 @@ struct NameRule {
 struct FoundWeights {
   std::vector<NamedTensor> tensors = {};  // under our names, float32, in stored form
   NameRule names = {};
+  std::vector<std::string> extra = {};  // what the file has and the graph has not, where that is allowed
 };
+
+enum class ExtraWeights : std::uint8_t { refused, allowed };
 
 // The weights and states of a forward graph in a file (`init`). Names that start with one of `skip` are neither looked
 // for nor complained of. Copies of tied weights and what PyTorch keeps beside weights (num_batches_tracked,
 // position_ids, GPT-2's attention masks) are passed over. A user error lists all that is missing, misshapen or too
 // much.
 FoundWeights find_weights(const Graph& graph, const TensorFile& file, const std::vector<std::string>& skip,
-                          const std::string& where);
+                          const std::string& where, ExtraWeights extra = ExtraWeights::refused);
 
 // Of a checkpoint that has its network: what TrainingRun::weights_hash() was when it was saved, on a CPU.
 std::uint64_t weights_hash(const CheckpointState& state);

@@ -182,5 +182,55 @@ TEST_F(OnnxCommands, FrozenWeightsStay) {
         << t.name;
 }
 
+// PyTorch's list has a parameter of which the file's only call is left.
+TEST_F(OnnxCommands, WhatTheExportLostIsNamedAndCanBeAccepted) {
+  const std::string list =
+      "\n# inputs\np_fc_weight: PARAMETER target='fc.weight'\np_fc_bias: PARAMETER target='fc.bias'\nx: USER_INPUT\n";
+  const write::Message product = write::recorded(
+      write::node("Gemm", {"x", "fc.weight"}, {"y"}, {write::attribute("transB", 1)}),
+      "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc_weight, "
+      "%p_fc_bias), kwargs = {})",
+      "['', 'fc', 'linear']");
+  write_text(file_, write::model({.nodes = {product},
+                                  .initializers = {weight("fc.weight", {4, 12})},
+                                  .inputs = {write::value("x", {"batch", 12})},
+                                  .outputs = {write::value("y", {"batch", 4})},
+                                  .graph_metadata = {write::metadata(onnx::Signature::kKey, list)}}));
+  const CommandResult refused = overtake(run_ + "--steps 2");
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const char* part : {"net.onnx", "fc.bias (1)", "optimize=False", "--accept-folded"})
+    EXPECT_NE(refused.err.find(part), std::string::npos) << part << ": " << refused.err;
+  const std::string save = folder_ / "run";
+  const CommandResult accepted = overtake(run_ + "--steps 2 --accept-folded --save " + save);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_NE(accepted.err.find("fc.bias (1)"), std::string::npos) << accepted.err;
+  EXPECT_EQ(overtake(run_ + "--steps 4 --accept-folded --resume " + save).exit_code, 0);
+  EXPECT_EQ(overtake("models " + file_).exit_code, 0);
+}
+
+// A state_dict has a tensor that the file has lost.
+TEST_F(OnnxCommands, AStateDictTellsWhatTheExportLost) {
+  const std::string weights = folder_ / "state.safetensors";
+  std::vector<NamedTensor> tensors;
+  const std::vector<float> values(8 * 12, 0.25f);
+  const auto add = [&](const char* name, const std::vector<std::int64_t>& dims) {
+    std::size_t count = 1;
+    for (const std::int64_t d : dims) count *= static_cast<std::size_t>(d);
+    tensors.push_back(owning_tensor(name, StoredType::f32, dims, std::as_bytes(std::span(values).first(count))));
+  };
+  add("fc1.weight", {8, 12});
+  add("fc1.bias", {8});
+  add("fc2.weight", {4, 8});
+  add("fc2.bias", {4});
+  add("norm.weight", {12});
+  write_safetensors(weights, tensors);
+  const CommandResult refused = overtake(run_ + "--steps 2 --init " + weights);
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const char* part : {"norm.weight (1)", "do_constant_folding=False", "--init-skip", "--accept-folded"})
+    EXPECT_NE(refused.err.find(part), std::string::npos) << part << ": " << refused.err;
+  EXPECT_EQ(overtake(run_ + "--steps 2 --accept-folded --init " + weights).exit_code, 0);
+  EXPECT_EQ(overtake(run_ + "--steps 2 --init-skip norm. --init " + weights).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace overtake::tests

@@ -134,6 +134,13 @@ TEST(Weights, WhatDoesNotFitIsListed) {
   EXPECT_EQ(error_of(g, file, {"head.", "aux", "fc1.bias"}), "");
 }
 
+TEST(Weights, WhatAnImportedModelHasNotIsLeftToItsImport) {
+  const Graph g = network("ffnn", "batch=2,image=2,width=3,layers=1,classes=2");
+  TensorFile file = file_of(g);
+  file.tensors.push_back(numbers("aux.weight", {2}));
+  EXPECT_EQ(find_weights(g, file, {}, "f", ExtraWeights::allowed).extra, (std::vector<std::string>{"aux.weight"}));
+}
+
 TEST(Weights, IntegersAreNoWeights) {
   const Graph g = network("ffnn", "batch=2,image=2,width=3,layers=1,classes=2");
   TensorFile file = file_of(g);

@@ -332,12 +332,16 @@ Network Importer::run() {
     if (std::ranges::any_of(node.outputs, [&](const std::string& name) { return needed_.contains(name); }))
       process(node);
   if (!unsupported_.empty()) fail_unsupported();
+  check_nothing_lost();
   Item& out = item(output_);
   if (out.kind != Item::Kind::runtime)
     fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path,
               printable_name(output_));
   add_loss(out.value);
-  return {std::move(model_).finish(), std::move(values_)};
+  Network network{std::move(model_).finish(), std::move(values_)};
+  if (file_.signature)
+    for (const SignatureTensor& t : file_.signature->tensors()) network.listed.push_back(t.name);
+  return network;
 }
 
 }  // namespace onnx

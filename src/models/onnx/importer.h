@@ -76,10 +76,21 @@ class Importer {
   // Values that are known, or can be computed from the file's weights; null if not.
   std::shared_ptr<const Constant> known_of(Item& item) { return known_of(item, 0); }
 
-  // A parameter of the model, made at its first use; `tensor` holds its values in stored form.
-  Value parameter(const std::string& name, const Shape& shape, NamedTensor values, bool stored_transposed = false);
+  // What a parameter is called, and how that is known.
+  struct ParameterName {
+    std::string text;
+    std::string stored;     // the file's own name of the tensor
+    bool is_guess = false;  // by the module of a node: the file has lost the parameter's own name
+  };
+  // A parameter of the model, made at its first use; `values` are in stored form.
+  Value parameter(const ParameterName& name, const Shape& shape, NamedTensor values);
+  // A parameter, or its transpose where it was first used the other way round.
+  struct Placed {
+    Value value;
+    bool is_turned;
+  };
   // A weight of the file as the [out, in] of a linear layer; it comes as [in, out] where `is_in_out`.
-  Value linear_weight(Item& item, const Node& node, bool is_in_out);
+  Placed linear_weight(Item& item, const Node& node, bool is_in_out);
   // A weight of the file as a parameter of `shape` at its place in a layer; a user error where its elements do not fit.
   Value weight(Item& item, const Node& node, const char* role, const Shape& shape);
   // A weight of the file as the table of an embedding.
@@ -88,8 +99,11 @@ class Importer {
   void check_positions(Item& table, const Node& node);
   // A state (running statistics) likewise.
   Value state(Item& item, const Node& node, const char* role, const Shape& shape);
-  // How PyTorch calls the parameter `role` ("weight", "bias") of the module a node comes from.
-  std::string parameter_name(const Item& item, const Node& node, const std::string& role) const;
+  // How PyTorch calls the parameter that a weight of the file is at a node, as its `role` ("weight", "bias").
+  ParameterName parameter_name(const Item& item, const Node& node, const std::string& role);
+  // The tensor of PyTorch's list that a weight of the file stands for at a node; null where there is no list, and for
+  // what the export computed. Equal tensors are stored once, so the recorded call decides, not the stored name.
+  const SignatureTensor* listed_tensor(const Item& item, const Node& node, std::string_view role) const;
   // The weights of the file that a value was made from.
   std::vector<const Tensor*> roots(const Item& item) const;
   // Names that exporters give to results of theirs instead of to a module's tensors.
@@ -115,6 +129,13 @@ class Importer {
   void process(const Node& node);
   void inherit_outer(const Node& node);
   bool is_trained(const Item& item, const Node& node, std::size_t place);
+  Placed place(const ParameterName& name, const Shape& shape, NamedTensor values, bool stored_transposed);
+  std::string claimed_name(const ParameterName& name, const NamedTensor& values);
+  ParameterName guessed_name(const Item& item, const Node& node, const std::string& role);
+  // Parameters of PyTorch's list that the model has not.
+  std::vector<std::string> lost_parameters() const;
+  // A user error that names what the file has lost, or cannot tell from something else; a note if that is accepted.
+  void check_nothing_lost();
   bool has_weight_values(const Tensor& tensor);
   void look_at_uses();
   bool is_number(const Tensor& tensor) const;
@@ -144,10 +165,16 @@ class Importer {
   std::set<std::string> assumed_positions_;              // values made from those that the user said nothing of
   Model model_;
   std::unordered_map<std::string, Item> items_;
-  std::unordered_map<std::string, Value> parameters_;  // and states
-  std::set<BufferId> states_;                          // written by their layers, so no one else's weights
+  struct Made {
+    Value value;
+    std::string stored = {};  // ParameterName::stored at its first use
+    std::size_t values = 0;   // place in values_
+    bool stored_transposed = false;
+    bool is_guess = false;
+    bool is_state = false;  // written by its layer, so no one else's weight
+  };
+  std::unordered_map<std::string, Made> parameters_;  // and states
   std::vector<NamedTensor> values_;
-  std::map<BufferId, NamedTensor> tables_;  // embeddings, for layers that share theirs
   std::unordered_map<const Tensor*, NamedTensor> transposed_;
   std::unordered_map<std::string, int> copies_;  // of a state's name, so that each layer has its own
   std::unordered_map<const Tensor*, bool> weight_values_;
@@ -165,7 +192,9 @@ class Importer {
   std::unordered_map<std::string, const ValueInfo*> described_;       // values in between, by name
   bool has_origins_ = false;                                          // made by the exporter that records them
   std::unordered_map<std::string, int> uses_;
-  std::set<std::string> called_;  // parameters that recorded calls name
+  std::set<std::string> called_;                              // parameters that recorded calls name
+  std::unordered_map<std::string_view, const Node*> makers_;  // of the results of recorded calls
+  std::set<std::string> doubts_;  // tensors of which the file does not say what they were in the model
 };
 
 // One node being lowered.

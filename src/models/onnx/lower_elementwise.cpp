@@ -171,7 +171,8 @@ void cast(Call& c) {
 
 void identity(Call& c) {
   Item x = c.item(0);
-  if (x.kind == Item::Kind::weight) x.alias = c.node.outputs.at(0);
+  // The older exporter tells so that two parameters are equal; the dynamo exporter, that one was copied.
+  if (x.kind == Item::Kind::weight && c.node.origin.empty()) x.alias = c.node.outputs.at(0);
   c.importer.give(c.node.outputs.at(0), std::move(x));
 }
 

@@ -135,6 +135,11 @@ void reduce(Call& c) {
 
 bool is_matrix_of_file(const Item& x, const Dims& dims) { return x.kind == Item::Kind::weight && dims.size() == 2; }
 
+// x times a parameter [in, out]: one that another layer has as its [out, in].
+Value turned_product(Call& c, Value x, Value parameter) {
+  return c.model().matmul(x, parameter, false, false, c.name());
+}
+
 void gemm(Call& c) {
   if (c.node.integer("transA", 0) != 0 || c.node.real("alpha", 1) != 1 || (c.has(2) && c.node.real("beta", 1) != 1))
     fail_unsupported_node("with transA, or alpha or beta other than 1");
@@ -147,10 +152,14 @@ void gemm(Call& c) {
     const Value y = c.model().matmul(x, c.value(1), false, is_transposed, c.name());
     return c.give(c.has(2) ? c.model().add(y, c.value(2, "bias"), c.name()) : y);
   }
-  const Value weight = c.importer.linear_weight(c.item(1), c.node, !is_transposed);
+  const Importer::Placed weight = c.importer.linear_weight(c.item(1), c.node, !is_transposed);
   const bool has_own_bias = c.has(2) && c.dims(2) == Dims{out} && c.item(2).kind != Item::Kind::runtime;
   const Value bias = has_own_bias ? c.importer.weight(c.item(2), c.node, "bias", Shape{out}) : Value{};
-  const Value y = c.model().linear(x, weight, has_own_bias ? std::optional(bias) : std::nullopt, c.name());
+  if (weight.is_turned) {
+    const Value y = turned_product(c, x, weight.value);
+    return c.give(c.has(2) ? c.model().add(y, has_own_bias ? bias : c.value(2, "bias"), c.name()) : y);
+  }
+  const Value y = c.model().linear(x, weight.value, has_own_bias ? std::optional(bias) : std::nullopt, c.name());
   c.give(c.has(2) && !has_own_bias ? c.model().add(y, c.value(2, "bias"), c.name()) : y);
 }
 
@@ -166,8 +175,10 @@ Value with_leading(Call& c, Value x, const Dims& leading) {
 void matmul(Call& c) {
   const Dims a = c.dims(0), b = c.dims(1);
   if (is_matrix_of_file(c.item(1), b) && !a.empty()) {
-    const Value weight = c.importer.linear_weight(c.item(1), c.node, true);
-    return c.give(c.model().linear(c.value(0), weight, {}, c.name()));
+    const Importer::Placed weight = c.importer.linear_weight(c.item(1), c.node, true);
+    const Value x = c.value(0);
+    return c.give(weight.is_turned ? turned_product(c, x, weight.value)
+                                   : c.model().linear(x, weight.value, {}, c.name()));
   }
   if (a.size() < 2 || b.size() < 2) fail_unsupported_node("of a vector");
   Value x = c.value(0), y = c.value(1);

@@ -58,20 +58,24 @@ void recurrent(Call& c) {
     fail_unsupported_node("of [{}] with weights [{}] and [{}]", fmt::join(in, ", "), fmt::join(w, ", "),
                           fmt::join(r, ", "));
 
-  // A weight that was put together from one of the file has that one's name; else it is called as PyTorch does.
-  const auto original = [&](std::size_t input, const Dims& dims, std::span<const float> values) -> std::string {
+  // A weight that was put together from one of the file has that one's name; else it is called as PyTorch does. Fresh
+  // biases are equal, and told by their names.
+  const std::string layer = fmt::format("_l{}", c.importer.next_layer_of(c.node.scope));
+  const auto original = [&](std::size_t input, const std::string& role, const Dims& dims,
+                            std::span<const float> values) -> std::string {
+    std::vector<std::string> names;
     for (const Tensor* t : c.importer.roots(c.item(input)))
       if (t->dims == dims && t->type == ElementType::f32 && std::ranges::equal(t->bytes, std::as_bytes(values)))
-        return t->name;
-    return "";
+        names.push_back(t->name);
+    const auto own = std::ranges::find_if(names, [&](const std::string& name) { return name.ends_with(role + layer); });
+    return own != names.end() ? *own : names.size() == 1 ? names[0] : "";
   };
-  const std::string layer = fmt::format("_l{}", c.importer.next_layer_of(c.node.scope));
   const auto parameter = [&](std::size_t input, const char* role, const Dims& dims, const std::vector<float>& values) {
     c.importer.budget().take(std::ssize(values), c.node.label());
-    std::string name = original(input, dims, values);
+    std::string name = original(input, role, dims, values);
     if (name.empty() || c.importer.is_generated_name(name)) name = fmt::format("{}.{}{}", c.name(), role, layer);
     return ParameterChoice{
-        .shared = c.importer.parameter(name, shape_of(dims),
+        .shared = c.importer.parameter({name, name}, shape_of(dims),
                                        owning_tensor(name, StoredType::f32, dims, std::as_bytes(std::span(values))))};
   };
   const auto h = static_cast<std::size_t>(hidden);

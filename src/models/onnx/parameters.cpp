@@ -1,8 +1,9 @@
 // The file's weights as parameters of the model: what trains, what it is called, and what is shared.
 //
 // Exporters store equal tensors once (all fresh biases are equal), fold transposes, and then lose names. So a parameter
-// is told by the module it belongs to, as far as the file records that, and by the stored tensor's own name otherwise.
-// A linear layer whose weight equals an embedding's table shares it.
+// is told by the operator call that a node comes from, as far as the file records that (the dynamo exporter does), by
+// the stored tensor's own name otherwise, and by the module of its node where it has lost that too. Two tensors are one
+// parameter only where one of these says so; where none can tell, the model is refused.
 
 #include <fmt/ranges.h>
 
@@ -12,6 +13,8 @@
 
 #include "base/error.h"
 #include "models/onnx/importer.h"
+#include "models/onnx/parameter_names.h"
+#include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
 namespace {
@@ -19,34 +22,6 @@ namespace {
 constexpr double kLargestWeight = 1e4;  // beyond are masks
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// As torch.export calls parameters in its graphs: "encoder.LayerNorm.weight" -> "encoder_layernorm_weight".
-std::string mangled(const std::string& name) {
-  std::string text;
-  for (const char c : name) text += c == '.' ? '_' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return text;
-}
-
-// The parameters that an operator call names: "%p_fc_weight" -> "fc_weight".
-std::vector<std::string> parameters_of_call(const std::string& origin) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; (at = origin.find("%p_", at)) != std::string::npos;) {
-    at += 3;
-    std::size_t end = at;
-    while (end < origin.size() && (std::isalnum(static_cast<unsigned char>(origin[end])) != 0 || origin[end] == '_'))
-      ++end;
-    names.push_back(origin.substr(at, end - at));
-  }
-  return names;
-}
-
-// A call may use the weight of a module inside: "qkv_weight" is "qkv.weight", but for the names PyTorch itself writes
-// with an underscore.
-std::string with_submodule(std::string name) {
-  for (const std::string_view role : {"_weight", "_bias"})
-    if (name.ends_with(role) && !name.ends_with("in_proj" + std::string(role))) name[name.size() - role.size()] = '.';
-  return name;
-}
 
 // What torch.export calls a row or table that was looked up or stretched during the export.
 bool is_lookup(const std::string& name) { return name.starts_with("embedding") || name.starts_with("expand"); }
@@ -92,12 +67,6 @@ NamedTensor transposed(const NamedTensor& t) {
   return owning_tensor(t.name, StoredType::f32, {t.dims[1], t.dims[0]}, std::as_bytes(std::span(values)));
 }
 
-bool all_equal(const NamedTensor& t) {
-  for (std::size_t i = 4; i < t.bytes.size(); i += 4)
-    if (std::memcmp(t.bytes.data(), t.bytes.data() + i, 4) != 0) return false;
-  return true;
-}
-
 // The first of the slices along an axis if all are equal, else all of them.
 Constant first_of_equal(Constant c, std::size_t axis) {
   std::size_t inner = 1;
@@ -126,6 +95,7 @@ void Importer::look_at_uses() {
     for (const std::string& input : node.inputs) ++uses_[input];
     for (std::string& name : parameters_of_call(node.origin)) called_.insert(std::move(name));
     has_origins_ = has_origins_ || !node.origin.empty();
+    if (!node.origin.empty()) makers_.emplace(recorded_call(node.origin).result, &node);
   }
 }
 
@@ -133,10 +103,15 @@ void Importer::look_at_uses() {
 bool Importer::is_number(const Tensor& t) const {
   const bool is_one = t.dims.empty() || (t.dims.size() == 1 && t.dims[0] == 1);
   if (!is_one) return false;
+  if (file_.signature) {
+    const SignatureTensor* listed = file_.signature->of_name(t.name);
+    return listed == nullptr || listed->kind != SignatureTensor::Kind::parameter;
+  }
   return is_generated_name(t.name) || (has_origins_ && !contains(t.name, ".") && !called_.contains(mangled(t.name)));
 }
 
 bool Importer::is_generated_name(const std::string& name) const {
+  if (file_.signature) return file_.signature->of_name(name) == nullptr;
   if (name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("Constant") || name.starts_with("val_"))
     return true;
   if (!has_origins_ || contains(name, ".")) return false;
@@ -163,6 +138,9 @@ bool Importer::is_trained(const Item& x, const Node& node, std::size_t place) {
   if (x.kind != Item::Kind::weight) return false;
   const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
   if (!has_weight_values(*x.tensor)) return false;
+  if (const SignatureTensor* listed = listed_tensor(x, node, "");
+      listed != nullptr && listed->kind != SignatureTensor::Kind::parameter)
+    return false;
   if (is_weight_place(node, place) || !is_generated_name(name)) return true;
   return contains(node.origin, "%p_") || is_lookup(name) || name.starts_with("onnx::");
 }
@@ -173,39 +151,30 @@ std::string Importer::layer_name(const Node& node) const {
   return node.outputs.empty() ? node.op : node.outputs[0];
 }
 
-std::string Importer::parameter_name(const Item& x, const Node& node, const std::string& role) const {
-  const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
-  const std::vector<std::string> called = parameters_of_call(node.origin);
-  const bool is_shared = uses_.at(x.tensor->name) > 1;  // perhaps by modules that have equal ones
-  if (!is_generated_name(base) && (!is_shared || std::ranges::find(called, mangled(base)) != called.end())) return base;
-  // The module's own parameter of that role.
-  const std::string prefix = node.scope.empty() ? "" : mangled(node.scope) + "_";
-  std::vector<std::string> own;
-  for (const std::string& name : called)
-    if (name.starts_with(prefix)) own.push_back(name.substr(prefix.size()));
-  const std::string scope = node.scope.empty() ? "" : node.scope + ".";
-  for (const std::string& rest : own)
-    if (rest.ends_with(role)) return scope + with_submodule(rest);
-  if (own.size() == 1) return scope + with_submodule(own[0]);
-  if (!is_generated_name(base) || node.scope.empty() || !node.origin.empty()) return base;
-  // PyTorch's attention keeps the weight of all three projections itself.
-  const std::string joined = "in_proj_";
-  return scope + (items_.contains(scope + joined + "bias") ? joined + role : role);
-}
-
-Value Importer::parameter(const std::string& name, const Shape& shape, NamedTensor values, bool stored_transposed) {
-  std::string unique = name;
-  for (int i = 1; parameters_.contains(unique); ++i) {
-    const Value known = parameters_[unique];
-    if (model_.shape(known) == shape && !states_.contains(known.id)) return known;
-    unique = fmt::format("{}.{}", name, i);
-  }
+Importer::Placed Importer::place(const ParameterName& name, const Shape& shape, NamedTensor values,
+                                 bool stored_transposed) {
+  const std::string unique = claimed_name(name, values);
   values.name = unique;
+  if (const auto it = parameters_.find(unique); it != parameters_.end()) {
+    const Made& known = it->second;
+    const bool is_turned = known.stored_transposed != stored_transposed;
+    const Shape wanted = is_turned ? Shape{shape[1], shape[0]} : shape;
+    if (model_.shape(known.value) != wanted)
+      fail_unsupported_node("parameter {} is {} here and {} elsewhere", unique, to_string(wanted),
+                            to_string(model_.shape(known.value)));
+    return {known.value, is_turned};
+  }
   const Value p = model_.parameter({shape.span().begin(), shape.span().end()}, {}, unique, stored_transposed,
                                    stored_transposed ? std::nullopt : stored_shape(values.dims, shape));
-  parameters_[unique] = p;
+  parameters_[unique] = {p, name.stored, values_.size(), stored_transposed, name.is_guess};
   values_.push_back(std::move(values));
-  return p;
+  return {p, false};
+}
+
+Value Importer::parameter(const ParameterName& name, const Shape& shape, NamedTensor values) {
+  const Placed placed = place(name, shape, std::move(values), false);
+  if (placed.is_turned) fail_unsupported_node("parameter {} is used as it is here and transposed elsewhere", name.text);
+  return placed.value;
 }
 
 // A weight may have many uses; its other form is made once.
@@ -214,7 +183,7 @@ const NamedTensor& Importer::transposed_of(const Tensor& tensor, const NamedTens
   return it != transposed_.end() ? it->second : transposed_.emplace(&tensor, transposed(stored)).first->second;
 }
 
-Value Importer::linear_weight(Item& x, const Node& node, bool is_in_out) {
+Importer::Placed Importer::linear_weight(Item& x, const Node& node, bool is_in_out) {
   if (x.kind != Item::Kind::weight || x.tensor->dims.size() != 2)
     fail_unsupported_node("its weight is not a matrix of the file");
   NamedTensor stored = named(x.tensor->name, *x.tensor, budget_);
@@ -228,14 +197,12 @@ Value Importer::linear_weight(Item& x, const Node& node, bool is_in_out) {
       std::memcpy(v.data(), ours.bytes.data(), ours.bytes.size());
       return v;
     }());
-    return model_.constant(shape, floats, x.tensor->name);
+    return {model_.constant(shape, floats, x.tensor->name), false};
   }
-  for (const auto& [buffer, table] : tables_)
-    if (model_.shape({buffer}) == shape && std::ranges::equal(table.bytes, ours.bytes) && !all_equal(ours))
-      return {buffer};
   const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
-  if (is_ours || is_generated_name(base)) return parameter(parameter_name(x, node, "weight"), shape, ours);
-  return parameter(parameter_name(x, node, "weight"), shape, std::move(stored), true);
+  const ParameterName name = parameter_name(x, node, "weight");
+  if (is_ours || is_generated_name(base)) return place(name, shape, ours, false);
+  return place(name, shape, std::move(stored), true);
 }
 
 Value Importer::weight(Item& x, const Node& node, const char* role, const Shape& shape) {
@@ -260,13 +227,7 @@ Value Importer::weight(Item& x, const Node& node, const char* role, const Shape&
   return model_.constant(shape, values, fmt::format("{}.{}", layer_name(node), role));
 }
 
-Value Importer::table(Item& x, const Node& node) {
-  const Shape shape = shape_of(dims_of(x));
-  const Value v = weight(x, node, "weight", shape);
-  if (x.kind == Item::Kind::weight && !tables_.contains(v.id))
-    tables_.emplace(v.id, named(x.tensor->name, *x.tensor, budget_));
-  return v;
-}
+Value Importer::table(Item& x, const Node& node) { return weight(x, node, "weight", shape_of(dims_of(x))); }
 
 Value Importer::state(Item& x, const Node& node, const char* role, const Shape& shape) {
   const auto known = known_of(x);
@@ -274,7 +235,8 @@ Value Importer::state(Item& x, const Node& node, const char* role, const Shape& 
     fail_unsupported_node("its {} is not stored in the file as {} numbers", role, shape.elements());
   std::string name = fmt::format("{}.{}", layer_name(node), role);
   if (x.kind == Item::Kind::weight) {
-    const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
+    const SignatureTensor* listed = listed_tensor(x, node, role);
+    const std::string& base = listed != nullptr ? listed->name : x.alias.empty() ? x.tensor->name : x.alias;
     if (!is_generated_name(base) && base.ends_with(role) && !parameters_.contains(base)) name = base;
   }
   if (parameters_.contains(name)) {
@@ -286,8 +248,7 @@ Value Importer::state(Item& x, const Node& node, const char* role, const Shape& 
   for (std::size_t i = 0; i < static_cast<std::size_t>(known->elements()); ++i)
     values.push_back(static_cast<float>(known->real_at(i)));
   const Value v = model_.state(shape, {}, name);
-  parameters_[name] = v;
-  states_.insert(v.id);
+  parameters_[name] = {.value = v, .is_state = true};
   values_.push_back(owning_tensor(name, StoredType::f32, {shape.span().begin(), shape.span().end()},
                                   std::as_bytes(std::span(values))));
   return v;
@@ -316,9 +277,9 @@ Value Importer::value_of(Item& x, const Node& node, const char* role) {
         const bool is_stretched = is_generated_name(x.tensor->name) && !is_lookup(x.tensor->name) && shape.rank > 1 &&
                                   shape[0] == shape.elements();
         if (is_stretched) stored.dims = {shape[0]};
-        const Value p = parameter(parameter_name(x, node, role), shape_of(stored.dims), stored);
-        if (is_stretched) return model_.reshape(p, {shape.span().begin(), shape.span().end()});
-        return x.is_transposed ? model_.transpose(p, {1, 0}) : p;
+        const Placed p = place(parameter_name(x, node, role), shape_of(stored.dims), stored, false);
+        if (is_stretched) return model_.reshape(p.value, {shape.span().begin(), shape.span().end()});
+        return x.is_transposed != p.is_turned ? model_.transpose(p.value, {1, 0}) : p.value;
       }
       return constant_value(*known_of(x), x.tensor->name);
     case Item::Kind::known:

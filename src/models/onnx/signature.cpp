@@ -47,11 +47,18 @@ const SignatureTensor* Signature::of_argument(std::string_view argument) const {
 
 const SignatureTensor* Signature::of_name(std::string_view name) const { return found_in(by_name_, tensors_, name); }
 
+bool Signature::is_given(std::string_view argument) const {
+  return by_argument_.contains(argument) || inputs_.contains(argument);
+}
+
 void Signature::add_input(std::string_view kind, std::string_view argument, std::string_view spec,
                           const std::string& path) {
   using Kind = SignatureTensor::Kind;
   const bool is_buffer = kind == "BUFFER", is_parameter = kind == "PARAMETER";
-  if (!is_buffer && !is_parameter && kind != "CONSTANT_TENSOR") return;  // the user's inputs, tokens, objects
+  if (!is_buffer && !is_parameter && kind != "CONSTANT_TENSOR") {  // the user's inputs, tokens, objects
+    inputs_.emplace(argument);
+    return;
+  }
   SignatureTensor t{.argument = std::string(argument), .name = std::string(between(spec, "target='", "'"))};
   if (t.argument.empty() || t.name.empty()) fail_unreadable(spec, path);
   t.kind = is_parameter ? Kind::parameter : is_buffer ? Kind::buffer : Kind::constant;

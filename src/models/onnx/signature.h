@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ class Signature {
   // Null where there is none. Tied parameters are listed under all their names; calls name one of them.
   const SignatureTensor* of_argument(std::string_view argument) const;
   const SignatureTensor* of_name(std::string_view name) const;
+  // Whether calls know the value without anyone having made it: a tensor of the list, or an input of the model.
+  bool is_given(std::string_view argument) const;
 
   // The entry of metadata that holds it.
   static constexpr std::string_view kKey = "pkg.torch.export.ExportedProgram.graph_signature";
@@ -44,6 +47,7 @@ class Signature {
 
   std::vector<SignatureTensor> tensors_;
   std::map<std::string, std::size_t, std::less<>> by_argument_, by_name_;
+  std::set<std::string, std::less<>> inputs_;  // what the user gives
 };
 
 }  // namespace overtake::onnx

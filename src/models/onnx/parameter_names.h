@@ -1,0 +1,15 @@
+#pragma once
+// What recorded calls say of parameters, in files that have no list of them.
+
+#include <string>
+#include <vector>
+
+namespace overtake::onnx {
+
+// As torch.export calls parameters in its graphs: "encoder.LayerNorm.weight" -> "encoder_layernorm_weight".
+std::string mangled(const std::string& name);
+
+// The parameters that an operator call names: "%p_fc_weight" -> "fc_weight".
+std::vector<std::string> parameters_of_call(const std::string& origin);
+
+}  // namespace overtake::onnx
