@@ -93,8 +93,9 @@ def _unchanged(model):
 
 def _training_facts(model, args, kwargs):
     """Which tensors are trained: those that the gradient of an output reaches, and no others."""
-    with _unchanged(model):
+    with _unchanged(model) as buffers:
         reached = _reached(tree_leaves(model(*args, **kwargs)))
+        _check_states(model, {id(b) for b, value in buffers if not torch.equal(b, value)})
     for name, parameter in model.named_parameters():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise ValueError(f"{name} has a hook on its gradient, which an ONNX file cannot hold; remove it")
@@ -111,6 +112,17 @@ def _training_facts(model, args, kwargs):
         else:
             facts["trained" if id(tensor) in reached else "untrained"].append(name)
     return facts
+
+
+def _check_states(model, changed):
+    """Of what a forward pass changes, Overtake keeps the running statistics of batch norms."""
+    for module_name, module in model.named_modules():
+        is_norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+        for name, buffer in module.named_buffers(recurse=False):
+            if id(buffer) in changed and not is_norm:
+                raise ValueError(f"{module_name + '.' * bool(module_name)}{name} is changed by the forward pass, which an ONNX file cannot hold")
+        if is_norm and module.track_running_stats and module.momentum is None:
+            raise ValueError(f"{module_name} averages over all batches (momentum=None); give it a momentum")
 
 
 def _reached(outputs):
@@ -175,7 +187,7 @@ def _export_by_torchscript(model, args, kwargs, path, options):
             hook = model.register_forward_hook(lambda *_: _put_back(buffers))
             try:
                 torch.onnx.export(model, args, path, kwargs=kwargs or None, dynamo=False, do_constant_folding=False,
-                                  training=torch.onnx.TrainingMode.PRESERVE, custom_opsets={DOMAIN: 1}, **options)  # fmt: skip
+                                  training=torch.onnx.TrainingMode.PRESERVE, **options)  # fmt: skip
             finally:
                 hook.remove()
     finally:

@@ -20,8 +20,9 @@ struct RunSpec {
   std::vector<std::string> init_skip;
   std::string loss = "cross-entropy";  // of an ONNX file
   bool accept_folded = false;
-  std::string output;               // of an ONNX file
-  std::vector<std::string> freeze;  // beginnings of names
+  std::string output;                      // of an ONNX file
+  std::vector<std::string> freeze;         // beginnings of names
+  std::vector<std::string> train_tensors;  // of an ONNX file; beginnings of names
   std::uint64_t seed = 0;
 
   double lr = 0.01;

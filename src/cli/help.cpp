@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include "cli/say.h"
 #include "base/error.h"
 #include "base/nearest_word.h"
 #include "cli/commands.h"
@@ -16,7 +17,7 @@ void print_help(const CLI::App& app, const std::string& name) {
   }
   const CLI::App* const of = name.empty() ? &app : found.front();
   const std::string called = name.empty() ? app.get_name() : app.get_name() + " " + name;
-  fmt::print("{}", app.get_formatter()->make_help(of, called, CLI::AppFormatMode::Normal));
+  say("{}", app.get_formatter()->make_help(of, called, CLI::AppFormatMode::Normal));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "cli/say.h"
 #include "cli/progress_line.h"
 
 #include <fmt/format.h>
@@ -80,7 +81,7 @@ void ProgressLine::show(const Progress& p) {
   if (is_terminal_)  // a column less than there are: some terminals go on to the next line when the last is filled
     fmt::print(stderr, "\r\033[K{}{}", progress_text(shown, terminal_columns() - 1), is_to_stay ? "\n" : "");
   else
-    fmt::print(stderr, "{}\n", progress_text(shown, std::string::npos));
+    say(stderr, "{}\n", progress_text(shown, std::string::npos));
   std::fflush(stderr);
 }
 

@@ -1,3 +1,4 @@
+#include "cli/say.h"
 #include "cli/resumed_run.h"
 
 #include <cmath>
@@ -41,7 +42,7 @@ void say_finished(const ResumedRun& resumed, const RunSpec& spec, const LoopOpti
   nlohmann::json out = {{"steps", resumed.steps}, {"finished", true}, {"interrupted", false}, {"spec", json_of(spec)}};
   if (std::isfinite(state.loss)) out["loss"] = state.loss;
   if (state.network) out["weights_hash"] = hash_text(weights_hash(state));
-  fmt::print("{}", dumped(out));
+  say("{}", dumped(out));
 }
 
 }  // namespace overtake

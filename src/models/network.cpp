@@ -38,8 +38,10 @@ std::int64_t samples_of_a_piece(std::int64_t batch, std::int64_t pieces, bool is
 Network load_network(const std::string& model, const ImportOptions& options) {
   if (is_onnx_file(model)) return import_onnx(model, options);
   const ImportOptions defaults;
-  if (options.loss != defaults.loss || !options.output.empty())
-    fail_user("model {}: `loss` and `output` are for ONNX files; leave them out for a network of the zoo", model);
+  if (options.loss != defaults.loss || !options.output.empty() || !options.train_tensors.empty())
+    fail_user(
+        "model {}: `loss`, `output` and `train_tensors` are for ONNX files; leave them out for a network of the zoo",
+        model);
   ModelSettings settings = options.settings;
   const auto entry = std::ranges::find(zoo(), model, &ZooEntry::name);
   if (options.pieces > 1 && entry != zoo().end()) {

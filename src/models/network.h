@@ -24,6 +24,8 @@ struct ImportOptions {
   std::int64_t pieces = 1;                              // of the batch, given or not: the graph takes one of them
   std::string loss = "cross-entropy";                   // or "mse"
   std::string output = {};                              // the output that is trained; empty: the first
+  std::vector<std::string> freeze = {};                 // beginnings of names of tensors that are not trained
+  std::vector<std::string> train_tensors = {};          // of tensors that are, where the file does not say
   bool accept_folded = false;                           // train what is left where the export lost parameters
   std::int64_t most_constants = std::int64_t{1} << 26;  // elements of constants, beyond what the file's size allows
   std::function<void(const std::string&)> note = {};    // gets lines for the user: what was assumed

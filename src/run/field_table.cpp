@@ -76,6 +76,10 @@ std::vector<Field> make_fields() {
                 kAll}),
       deciding({"freeze", &S::freeze, "beginnings of names of weights that are not trained, for example features.",
                 another_run, equal, kAll}),
+      deciding({"train_tensors", &S::train_tensors,
+                "of an ONNX file that does not say it: beginnings of names of tensors that are trained, for example "
+                "layer_scale",
+                another_run, equal, kAll}),
       deciding(
           with_own_place({"batch", &S::batch,
                           "samples per step, over all devices; default: the network's own, or the next multiple of "

@@ -55,6 +55,8 @@ StartingPoint load_start(const RunSpec& spec, const std::function<void(const std
                                               .pieces = pieces_of_batch(spec),
                                               .loss = spec.loss,
                                               .output = spec.output,
+                                              .freeze = spec.freeze,
+                                              .train_tensors = spec.train_tensors,
                                               .accept_folded = spec.accept_folded,
                                               .note = note});
   freeze(network.graph, spec.freeze);

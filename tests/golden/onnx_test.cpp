@@ -52,6 +52,17 @@ class OnnxCase {
   OnnxCase& operator=(const OnnxCase&) = delete;
 
   const json& facts() const { return facts_; }
+  // Of parameters that are not called like a layer's weight the file does not say that they are trained.
+  std::vector<std::string> train_tensors() const {
+    std::vector<std::string> names;
+    for (const StoredWeight& w : weights_) {
+      const std::string leaf = w.name.substr(w.name.rfind('.') + 1);
+      const bool is_plain =
+          leaf.find("weight") != leaf.npos || leaf.find("bias") != leaf.npos || leaf.starts_with("running_");
+      if (w.initializer == w.name && !is_plain) names.push_back(w.name);
+    }
+    return names;
+  }
   const std::filesystem::path& file() const { return file_; }
 
   // The same tensors under PyTorch's names: some still have the file's name, and then its form.
@@ -97,7 +108,8 @@ class OnnxCase {
 
 // In a random order where no schedule is given.
 TrainingRun run_for(const OnnxCase& onnx, std::optional<std::string> schedule, Precision precision) {
-  Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", onnx.facts().at("batch")}})});
+  Network network = import_onnx(onnx.file(), {.settings = ModelSettings({{"batch", onnx.facts().at("batch")}}),
+                                              .train_tensors = onnx.train_tensors()});
   RunSetup options;
   set_optimizer(options.spec, optimizer_of(onnx.facts().at("optimizer")));
   if (schedule)

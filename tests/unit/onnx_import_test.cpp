@@ -166,7 +166,7 @@ TEST(OnnxImport, AParameterOfOneNumberIsTrained) {
   parts.initializers.push_back(write::tensor<float>("scale", {}, {1.5f}));
   parts.initializers.push_back(write::tensor<float>("onnx::Mul_4", {}, {0.5f}));
   parts.outputs = {write::value("w", {"batch", 4})};
-  EXPECT_EQ(weights_of(imported(parts).graph).back(), "scale[1]");
+  EXPECT_EQ(weights_of(imported(parts, {.train_tensors = {"scale"}}).graph).back(), "scale[1]");
 }
 
 TEST(OnnxImport, ABoundIsNoParameterWhateverItIsCalled) {
@@ -224,6 +224,39 @@ TEST(OnnxImport, AnyBatchOfAStaticFile) {
   }
 }
 
+// Sums over samples go on with their number, reshapes to numbers with the batch of the export: with another one the
+// model would be another.
+TEST(OnnxImportErrors, ABatchThatIsPartOfTheFile) {
+  write::ModelParts sums = linear_model(2);
+  sums.nodes = {node("ReduceSum", {"x", "axes"}, {"s"}, {attribute("keepdims", 1)}, "/sum/ReduceSum"),
+                node("Mul", {"s", "onnx::Mul_3"}, {"m"}), node("Sub", {"x", "m"}, {"c"}), sums.nodes[0]};
+  sums.nodes[3] = node("Gemm", {"c", "fc.weight", "fc.bias"}, {"y"}, {attribute("transB", 1)}, "fc");
+  sums.initializers.push_back(integers("axes", {0}));
+  sums.initializers.push_back(write::tensor<float>("onnx::Mul_3", {}, {0.5f}));
+  EXPECT_EQ(import_error_of(sums), "");
+  EXPECT_EQ(import_error_of(sums, with("batch=2")), "");
+  EXPECT_TRUE(says(import_error_of(sums, with("batch=4")),
+                   {"net.onnx", "batch of its export, 2", "sum", "over the samples", "python/overtake_export.py"}));
+
+  // Halves of a batch side by side: at the export, one sample beside the other.
+  write::ModelParts pairs = linear_model("batch");
+  pairs.nodes = {node("Reshape", {"x", "pairs"}, {"p"}, {}, "/Reshape"), node("Tanh", {"p"}, {"t"}),
+                 node("Reshape", {"t", "rows"}, {"r"}),
+                 node("Gemm", {"r", "fc.weight", "fc.bias"}, {"y"}, {attribute("transB", 1)}, "fc")};
+  pairs.initializers.push_back(integers("pairs", {2, -1}));
+  pairs.initializers.push_back(integers("rows", {-1, 6}));
+  EXPECT_TRUE(says(import_error_of(pairs, with("batch=4")), {"net.onnx", "/Reshape", "[2, ", "takes samples apart"}));
+  pairs.inputs = {write::value("x", {2, 6})};
+  pairs.outputs = {write::value("y", {2, 4})};
+  EXPECT_EQ(import_error_of(pairs, with("batch=4")), "") << "a shape of the export's batch is one of any";
+  // A number that is equal to the batch is no evidence.
+  write::ModelParts twice = linear_model(2);
+  twice.nodes = {node("Mul", {"x", "onnx::Mul_3"}, {"d"}),
+                 node("Gemm", {"d", "fc.weight", "fc.bias"}, {"y"}, {attribute("transB", 1)}, "fc")};
+  twice.initializers.push_back(write::tensor<float>("onnx::Mul_3", {}, {2.0f}));
+  EXPECT_EQ(import_error_of(twice, with("batch=4")), "");
+}
+
 TEST(OnnxImport, InputsBesideTheTokensAreTakenAsPlain) {
   write::ModelParts parts = language_model();
   parts.initializers.push_back(weight("onnx::MatMul_9", {3, 7}));
@@ -237,8 +270,9 @@ TEST(OnnxImport, InputsBesideTheTokensAreTakenAsPlain) {
   ImportOptions options;
   options.note = [&](const std::string& line) { notes.push_back(line); };
   imported(parts, options);
-  ASSERT_EQ(notes.size(), 1u);
+  ASSERT_EQ(notes.size(), 2u);
   EXPECT_TRUE(says(notes[0], {"attention_mask", "ones"}));
+  EXPECT_TRUE(says(notes[1], {"net.onnx", "does not say all that PyTorch trains"}));
 }
 
 // RoBERTa's positions start behind the row of padding, which is zero; the file does not say so otherwise.
@@ -256,8 +290,9 @@ TEST(OnnxImport, PositionsStartWhereTheUserSays) {
   const auto places = [&](ImportOptions options) {
     std::vector<std::string> notes;
     options.note = [&](const std::string& line) { notes.push_back(line); };
+    options.train_tensors = {"wpe."};
     const Graph g = imported(parts, options).graph;
-    EXPECT_EQ(notes.size(), 1u);
+    EXPECT_EQ(notes.size(), 2u) << "of positions, and of what the file does not say";
     std::vector<std::int32_t> values(5);
     for (const Constant& c : g.constants)
       if (g.buffers[c.buffer].dtype == DType::i32) std::memcpy(values.data(), c.bytes->data(), 20);

@@ -94,8 +94,9 @@ TEST(OnnxLost, ABiasThatWasDropped) {
   ImportOptions accepting{.accept_folded = true};
   accepting.note = [&](const std::string& line) { notes.push_back(line); };
   EXPECT_EQ(weights_of(imported(parts, accepting)), (std::vector<std::string>{"fc.weight"}));
-  ASSERT_EQ(notes.size(), 1u);
+  ASSERT_EQ(notes.size(), 2u);
   EXPECT_TRUE(says(notes[0], {"warning", "fc.bias (1)"}));
+  EXPECT_TRUE(says(notes[1], {"does not say all that PyTorch trains"}));
 }
 
 TEST(OnnxLost, ABatchNormThatWasFoldedIntoItsConvolution) {
@@ -178,8 +179,8 @@ TEST(OnnxLost, CallsTellEqualTensorsApart) {
   parts.outputs = {write::value("mul_2", {"batch", 4})};
   parts.graph_metadata = listing({"scale", "gain", "fc.weight", "fc.bias"}, {"mask"});
   const Network n = imported(parts);
-  EXPECT_EQ(weights_of(n), (std::vector<std::string>{"fc.bias", "fc.weight", "gain", "scale"}));
-  EXPECT_EQ(n.graph.constants.size(), 1u);
+  EXPECT_EQ(weights_of(n), (std::vector<std::string>{"fc.bias", "fc.weight", "gain", "mask", "scale"}));
+  EXPECT_EQ(std::ranges::count(n.graph.parameters, true, &Parameter::is_frozen), 1) << "the buffer";
 }
 
 // The rewritten Split says nothing of where it comes from, and reads another module's bias.
@@ -264,7 +265,7 @@ TEST(OnnxLost, AMatrixAndItsTransposeAreOneParameter) {
   write::ModelParts parts = two_products("w", "t", "");
   parts.nodes.insert(parts.nodes.begin(), node("Transpose", {"w"}, {"t"}));
   parts.initializers = {weight("w", {6, 6})};
-  const Network n = imported(parts);
+  const Network n = imported(parts, {.train_tensors = {"w"}});
   EXPECT_EQ(weights_of(n), (std::vector<std::string>{"w"}));
   ASSERT_EQ(n.graph.tasks.size(), 3u);
   EXPECT_EQ(n.graph.tasks[0].op, Op::linear);

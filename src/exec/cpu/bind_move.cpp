@@ -79,7 +79,7 @@ BoundTask slice(const TaskView& v) {
 
 // Nearly always a view: the planner puts both on the same bytes, and there is nothing to do. Not so where the result is
 // kept for the host, or where it is of a weight that is updated while the result may still be read.
-BoundTask reshape(const TaskView& v) {
+BoundTask same_bytes(const TaskView& v) {
   const std::byte* x = v.in<std::byte>(0);
   std::byte* y = v.out<std::byte>(0);
   if (x == y) return {};
@@ -90,6 +90,9 @@ BoundTask reshape(const TaskView& v) {
     std::copy(x + first, x + last, y + first);
   })};
 }
+
+BoundTask reshape(const TaskView& v) { return same_bytes(v); }
+BoundTask stop_gradient(const TaskView& v) { return same_bytes(v); }
 
 BoundTask transpose(const TaskView& v) {
   const kernels::PermutePlan plan = transpose_plan(v);
@@ -185,6 +188,7 @@ std::int64_t embedding_scratch(const TaskView& v) {
 CpuBinding bind_concat() { return {concat, nullptr}; }
 CpuBinding bind_slice() { return {slice, nullptr}; }
 CpuBinding bind_reshape() { return {reshape, nullptr}; }
+CpuBinding bind_stop_gradient() { return {stop_gradient, nullptr}; }
 CpuBinding bind_transpose() { return {transpose, nullptr}; }
 CpuBinding bind_reorder() { return {reorder, reorder_scratch}; }
 CpuBinding bind_embedding() { return {embedding, embedding_scratch}; }

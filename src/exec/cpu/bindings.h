@@ -29,6 +29,7 @@ CpuBinding bind_softmax();
 CpuBinding bind_concat();
 CpuBinding bind_slice();
 CpuBinding bind_reshape();
+CpuBinding bind_stop_gradient();
 CpuBinding bind_transpose();
 CpuBinding bind_expand();
 CpuBinding bind_reduce();

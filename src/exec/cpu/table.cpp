@@ -21,7 +21,7 @@ constexpr auto kCpuRows = std::to_array<OpRow<CpuBinding>>({
     {Op::concat, bind_concat},
     {Op::slice, bind_slice},
     {Op::reshape, bind_reshape},
-    {Op::stop_gradient, bind_reshape},
+    {Op::stop_gradient, bind_stop_gradient},
     {Op::transpose, bind_transpose},
     {Op::expand, bind_expand},
     {Op::reduce, bind_reduce},

@@ -70,13 +70,16 @@ Launch bind_slice(const TaskView& v, BoundPlanData&) {
 }
 
 // Nearly always a view: the planner puts both on the same bytes, and there is nothing to do.
-Launch bind_reshape(const TaskView& v, BoundPlanData&) {
+Launch same_bytes(const TaskView& v) {
   const std::byte* x = v.in<std::byte>(0);
   std::byte* y = v.out<std::byte>(0);
   if (x == y) return {};
   const std::int64_t bytes = v.write(0).shape.elements() * bytes_of(v.write(0).dtype);
   return [=](cudaStream_t s) { cuda::copy(s, x, y, bytes); };
 }
+
+Launch bind_reshape(const TaskView& v, BoundPlanData&) { return same_bytes(v); }
+Launch bind_stop_gradient(const TaskView& v, BoundPlanData&) { return same_bytes(v); }
 
 Launch bind_transpose(const TaskView& v, BoundPlanData&) {
   return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> Launch {
@@ -172,6 +175,7 @@ std::int64_t embedding_scratch(const TaskView& v, CudaDevice&) {
 CudaBinding concat() { return {bind_concat, nullptr}; }
 CudaBinding slice() { return {bind_slice, nullptr}; }
 CudaBinding reshape() { return {bind_reshape, nullptr}; }
+CudaBinding stop_gradient() { return {bind_stop_gradient, nullptr}; }
 CudaBinding transpose() { return {bind_transpose, nullptr}; }
 CudaBinding reorder() { return {bind_reorder, nullptr}; }
 CudaBinding embedding() { return {bind_embedding, embedding_scratch}; }

@@ -31,6 +31,7 @@ CudaBinding softmax();
 CudaBinding concat();
 CudaBinding slice();
 CudaBinding reshape();
+CudaBinding stop_gradient();
 CudaBinding transpose();
 CudaBinding expand();
 CudaBinding reduce();

@@ -21,7 +21,7 @@ constexpr auto kCudaRows = std::to_array<OpRow<CudaBinding>>({
     {Op::concat, cuda_bindings::concat},
     {Op::slice, cuda_bindings::slice},
     {Op::reshape, cuda_bindings::reshape},
-    {Op::stop_gradient, cuda_bindings::reshape},
+    {Op::stop_gradient, cuda_bindings::stop_gradient},
     {Op::transpose, cuda_bindings::transpose},
     {Op::expand, cuda_bindings::expand},
     {Op::reduce, cuda_bindings::reduce},

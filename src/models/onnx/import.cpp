@@ -35,11 +35,11 @@ Shape shape_of(std::span<const std::int64_t> dims) {
   return dims.empty() ? Shape{1} : Shape(dims);
 }
 
-Importer::Importer(const File& file, const ImportOptions& options, BatchPlaces& places, bool probe)
+Importer::Importer(const File& file, const ImportOptions& options, BatchPlaces& places, std::int64_t probe)
     : file_(file),
       options_(options),
       places_(places),
-      is_probe_(probe),
+      probe_(probe),
       budget_(file.bytes, options.most_constants),
       model_(file_name(file.path), 1) {
   look_at_uses();
@@ -83,7 +83,7 @@ void Importer::read_settings() {
       fail_user("{}: it has no setting '{}'; it has {}", file_.path, name, fmt::join(known, ", "));
     }
   }
-  batch_ = is_probe_ ? kProbeBatch : samples_of_a_piece(batch_, options_.pieces, is_batch_given);
+  batch_ = probe_ > 0 ? probe_ : samples_of_a_piece(batch_, options_.pieces, is_batch_given);
   if (!batch_symbol.empty()) symbols_[batch_symbol] = batch_;
   model_ = Model(file_name(file_.path), batch_);
 }
@@ -159,6 +159,14 @@ void Importer::find_needed() {
   }
 }
 
+// Whether a node's input has its value now and for ever. A weight that is only turned or renamed stays one.
+bool Importer::is_known(const Item& x, const Node& node, std::size_t place) {
+  if (x.kind != Item::Kind::weight) return x.kind == Item::Kind::known;
+  const auto status = status_of(x, node, place);
+  if (status == TrainingFacts::Status::untrained) return node.op != "Transpose" && node.op != "Identity";
+  return status == TrainingFacts::Status::constant;
+}
+
 std::vector<Constant> Importer::computed(const Node& node, std::span<const Constant* const> inputs) {
   try {
     return fold(node, inputs, file_.opset, budget_);
@@ -183,10 +191,10 @@ void Importer::process(const Node& node) {
     const Item& x = item(node.inputs[i]);
     is_broken = is_broken || x.kind == Item::Kind::broken;
     const bool is_weight = x.kind == Item::Kind::weight;
-    all_known = all_known && (x.kind == Item::Kind::known || (is_weight && !is_trained(x, node, i)));
+    all_known = all_known && is_known(x, node, i);
     all_from_weights = all_from_weights && (x.kind == Item::Kind::known || is_weight || x.producer != nullptr);
   }
-  const Lower lower = node.domain.empty() ? lowering_of(node.op) : nullptr;
+  const Lower lower = lowering_of(node.domain.empty() ? node.op : node.domain + "." + node.op);
   const bool can_fold = node.domain.empty() && is_foldable(node);
   if (is_broken) return pass_over(node, lower != nullptr, can_fold);
   if (all_known && can_fold) {
@@ -333,12 +341,15 @@ Network Importer::run() {
       process(node);
   if (!unsupported_.empty()) fail_unsupported();
   check_nothing_lost();
+  check_trained_is_said();
   Item& out = item(output_);
   if (out.kind != Item::Kind::runtime)
     fail_user("{}: output '{}' does not depend on the input, so there is nothing to train", file_.path,
               printable_name(output_));
   add_loss(out.value);
   Network network{std::move(model_).finish(), std::move(values_)};
+  if (probe_ > 0) look_across_samples(network.graph);
+  freeze_untrained(network.graph);
   if (file_.signature)
     for (const SignatureTensor& t : file_.signature->tensors()) network.listed.push_back(t.name);
   return network;
@@ -370,7 +381,7 @@ void check_labels(const onnx::File& file, const ImportOptions& options, onnx::Ba
   other.settings.set("batch", static_cast<double>((batch + 1) * options.pieces));
   std::vector<std::int64_t> others;
   try {
-    others = scores_of_sample(onnx::Importer(file, other, places, false).run().graph);
+    others = scores_of_sample(onnx::Importer(file, other, places, 0).run().graph);
   } catch (const UserError&) {
     return;  // it is made for one batch, so these dimensions are its own
   }
@@ -382,19 +393,32 @@ void check_labels(const onnx::File& file, const ImportOptions& options, onnx::Ba
         file.path, batch, fmt::join(scores, ", "), batch, batch + 1, fmt::join(others, ", "), batch + 1);
 }
 
+// Imports the file with another batch than any of its own: where it counts samples, and whether it can do that.
+std::string probed(const onnx::File& file, const ImportOptions& options, onnx::BatchPlaces& places) {
+  const ImportOptions unheard = quiet(options);
+  onnx::Importer probe(file, unheard, places, onnx::probe_batch(file));
+  try {
+    probe.run();
+  } catch (const UserError& e) {
+    if (probe.exported_batch() > 0 && probe.batch_is_fixed_by().empty()) return e.what();
+  }
+  return probe.batch_is_fixed_by();
+}
+
 Network import_file(onnx::File file, const ImportOptions& options) {
   resolve_scopes(file);
   onnx::BatchPlaces places;
-  const auto& inputs = file.inputs;
-  if (!inputs.empty() && !inputs[0].dims.empty() && inputs[0].dims[0].value > 0) {
-    const ImportOptions probe = quiet(options);
-    try {
-      onnx::Importer(file, probe, places, true).run();
-    } catch (const UserError&) {
-      // What is wrong shows below, in terms of the batch that was asked for.
-    }
-  }
-  Network network = onnx::Importer(file, options, places, false).run();
+  // Overtake's export function and the dynamo exporter make sure that a dynamic batch is one.
+  const bool is_sure = file.facts || file.signature;
+  const bool is_static = !file.inputs.empty() && !file.inputs[0].dims.empty() && file.inputs[0].dims[0].value > 0;
+  const std::string fixed_by = is_static || !is_sure ? probed(file, options, places) : "";
+  onnx::Importer importer(file, options, places, 0);
+  Network network = importer.run();
+  if (!fixed_by.empty() && (importer.changes_batch() || !is_static))
+    fail_user(
+        "{}: it can only be trained with the batch of its export{}: {}; export the model with a dynamic batch, as "
+        "python/overtake_export.py does",
+        file.path, is_static ? fmt::format(", {}", importer.exported_batch()) : "", fixed_by);
   check_labels(file, options, places, network.graph);
   return network;
 }

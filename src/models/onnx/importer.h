@@ -37,19 +37,19 @@ struct Item {
 };
 
 // A file exported for one batch has that number inside shapes. Where it stands for the batch is found by importing the
-// file once with a batch that no other dimension is a multiple of. Per value of the file: its shape at the export, and
-// which of its dimensions counts samples.
+// file once with a batch that no dimension of its own is a multiple of. Per value of the file: its shape at the export,
+// and which of its dimensions counts samples.
 struct BatchPlace {
   std::vector<std::int64_t> baked;
   std::size_t dimension;
 };
 using BatchPlaces = std::unordered_map<std::string, BatchPlace>;
-inline constexpr std::int64_t kProbeBatch = 97;
+std::int64_t probe_batch(const File& file);
 
 class Importer {
  public:
-  // With `probe`, the batch is kProbeBatch and places are found; else those given are used.
-  Importer(const File& file, const ImportOptions& options, BatchPlaces& places, bool probe);
+  // With a `probe`, that is the batch and places are found; else (0) those given are used.
+  Importer(const File& file, const ImportOptions& options, BatchPlaces& places, std::int64_t probe);
 
   Network run();
 
@@ -59,12 +59,16 @@ class Importer {
   std::int64_t batch() const { return batch_; }
   std::int64_t exported_batch() const { return exported_batch_; }  // 0: symbolic
   Budget& budget() { return budget_; }
+  // Whether the file was exported in training mode, so that batch norms that are in evaluation mode stay in it.
+  bool is_of_training() const { return file_.facts || has_training_norm_; }
   // While probing: a tensor of `from` takes the baked shape `to` (one entry may be -1) and is called `name`.
   void find_batch(const Node& node, const std::vector<std::int64_t>& from, std::vector<std::int64_t> to);
   // The shape of a value that was found so, at the batch of this run.
   std::optional<std::vector<std::int64_t>> rebatched(const std::string& name) const;
   // How to export a model for any batch, for errors: "with ...".
   std::string with_dynamic_batch() const;
+  // After a probe: why only the batch of the export is right; empty where any is.
+  const std::string& batch_is_fixed_by() const { return batch_is_fixed_by_; }
   bool changes_batch() const { return exported_batch_ > 0 && exported_batch_ != batch_; }
 
   Item& item(const std::string& name);
@@ -104,6 +108,10 @@ class Importer {
   // The tensor of PyTorch's list that a weight of the file stands for at a node; null where there is no list, and for
   // what the export computed. Equal tensors are stored once, so the recorded call decides, not the stored name.
   const SignatureTensor* listed_tensor(const Item& item, const Node& node, std::string_view role) const;
+  // Whether input `place` of a node is a tensor of the state_dict, trained or not.
+  bool is_parameter(const Item& item, const Node& node, std::size_t place) {
+    return item.kind == Item::Kind::weight && status_of(item, node, place) != TrainingFacts::Status::constant;
+  }
   // The weights of the file that a value was made from.
   std::vector<const Tensor*> roots(const Item& item) const;
   // Names that exporters give to results of theirs instead of to a module's tensors.
@@ -128,7 +136,19 @@ class Importer {
   std::vector<Constant> computed(const Node& node, std::span<const Constant* const> inputs);
   void process(const Node& node);
   void inherit_outer(const Node& node);
-  bool is_trained(const Item& item, const Node& node, std::size_t place);
+  void look_across_samples(const Graph& graph);
+  // Of a weight of the file that is input `place` of a node.
+  TrainingFacts::Status status_of(const Item& item, const Node& node, std::size_t place);
+  TrainingFacts::Status listed_status(const Item& item, const Node& node, std::size_t place);
+  TrainingFacts::Status guessed_status(const Item& item, const Node& node, std::size_t place);
+  bool is_weight_of_its_node(const Item& item, const Node& node, std::size_t place);
+  // A user error that names the tensors of which nobody said whether they are trained; a note of what is assumed.
+  void check_trained_is_said();
+  void check_all_are_trained() const;
+  // Weights of the model that PyTorch does not train.
+  void freeze_untrained(Graph& graph) const;
+  Constant values_of(const Tensor& tensor);
+  bool is_known(const Item& item, const Node& node, std::size_t place);
   Placed place(const ParameterName& name, const Shape& shape, NamedTensor values, bool stored_transposed);
   std::string claimed_name(const ParameterName& name, const NamedTensor& values);
   ParameterName guessed_name(const Item& item, const Node& node, const std::string& role);
@@ -136,7 +156,6 @@ class Importer {
   std::vector<std::string> lost_parameters() const;
   // A user error that names what the file has lost, or cannot tell from something else; a note if that is accepted.
   void check_nothing_lost();
-  bool has_weight_values(const Tensor& tensor);
   void look_at_uses();
   bool is_number(const Tensor& tensor) const;
   Value constant_value(const Constant& constant, const std::string& name);
@@ -154,7 +173,8 @@ class Importer {
   const File& file_;
   const ImportOptions& options_;
   BatchPlaces& places_;
-  bool is_probe_;
+  std::int64_t probe_;
+  std::string batch_is_fixed_by_ = {};
   // While probing: where samples are counted by a dimension that was merged from several, how many there are around
   // them.
   std::unordered_map<std::string, std::int64_t> outer_;
@@ -176,8 +196,10 @@ class Importer {
   std::unordered_map<std::string, Made> parameters_;  // and states
   std::vector<NamedTensor> values_;
   std::unordered_map<const Tensor*, NamedTensor> transposed_;
-  std::unordered_map<std::string, int> copies_;  // of a state's name, so that each layer has its own
-  std::unordered_map<const Tensor*, bool> weight_values_;
+  std::unordered_map<std::string, int> copies_;                     // of a state's name, so that each layer has its own
+  std::unordered_map<std::string, TrainingFacts::Status> guesses_;  // by name, where there are no facts
+  std::vector<std::string> unsaid_;                                 // of what the file does not say, for an error
+  std::set<std::string> used_train_tensors_;
   std::unordered_map<std::string, std::int64_t> layers_of_scope_;
   std::set<std::string> needed_;
   std::string output_;
@@ -191,6 +213,7 @@ class Importer {
   std::map<std::pair<std::string, std::string>, std::size_t> kinds_;  // of them, by op and reason
   std::unordered_map<std::string, const ValueInfo*> described_;       // values in between, by name
   bool has_origins_ = false;                                          // made by the exporter that records them
+  bool has_training_norm_ = false, has_evaluated_norm_ = false;
   std::unordered_map<std::string, int> uses_;
   std::set<std::string> called_;                              // parameters that recorded calls name
   std::unordered_map<std::string_view, const Node*> makers_;  // of the results of recorded calls
@@ -242,6 +265,9 @@ template <class... Args>
 [[noreturn]] void fail_unsupported_node(fmt::format_string<Args...> text, Args&&... args) {
   throw Unsupported(fmt::format(text, std::forward<Args>(args)...));
 }
+
+// Whether a batch norm was exported in training mode.
+bool is_training_norm(const Node& node);
 
 // Node::scope of the older exporter, made certain by the names of the file's weights.
 void resolve_scopes(File& file);

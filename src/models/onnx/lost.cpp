@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "models/onnx/importer.h"
-#include "models/onnx/printable.h"
 #include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
@@ -64,7 +64,7 @@ std::string shortened(std::span<const std::string> names) {
   const std::size_t end = names.size() <= kMost ? 0 : kMost / 2;
   std::vector<std::string> shown;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (end == 0 || i < end || i >= names.size() - end) shown.push_back(printable(names[i]));
+    if (end == 0 || i < end || i >= names.size() - end) shown.push_back(printable_name(names[i]));
     if (end != 0 && i == end) shown.emplace_back("...");
   }
   return fmt::format("{} ({})", fmt::join(shown, ", "), names.size());

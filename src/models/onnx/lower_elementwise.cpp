@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/onnx/importer.h"
+#include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
 namespace {
@@ -93,15 +94,29 @@ void clip(Call& c) {
   c.give(c.model().clip(c.value(0), low, high, c.name()));
 }
 
-// Of a tensor and a number; of two tensors there is no gradient here.
+// The dynamo exporter writes torch.clamp(x, 0, 6) as a maximum and a minimum too, with the bounds as scalars.
+bool is_clamp_by_numbers(const Call& c) {
+  const RecordedCall call = recorded_call(c.node.origin);
+  return call.op == "clamp" && std::ranges::all_of(std::span(call.arguments).subspan(1), [](std::string_view bound) {
+           return bound == "None" || bound.starts_with("%scalar_tensor");
+         });
+}
+
+// Of a tensor and a number; of two tensors there is no gradient here. Where both are equal, each has half of it.
 void extreme(Call& c) {
   if (c.node.inputs.size() != 2) fail_unsupported_node("of other than two values");
   const std::size_t x = c.scalar(1) ? 0 : 1;
   const auto bound = c.scalar(1 - x);
   if (!bound) fail_unsupported_node("of two tensors");
   const bool is_max = c.node.op == "Max";
-  if (is_max && *bound == 0) return c.give(c.model().relu(c.value(x), c.name()));
-  c.give(c.model().clip(c.value(x), is_max ? *bound : -kFar, is_max ? kFar : *bound, c.name()));
+  const double b = std::clamp(*bound, -kFar, kFar);
+  if (is_clamp_by_numbers(c) && is_max && b == 0) return c.give(c.model().relu(c.value(x), c.name()));
+  if (is_clamp_by_numbers(c))
+    return c.give(c.model().clip(c.value(x), is_max ? b : -kFar, is_max ? kFar : b, c.name()));
+  const auto maximum = [&](Value of, double other) {
+    return c.model().layer(Op::activation, {of}, {{"function", std::string("maximum")}, {"alpha", other}}, c.name());
+  };
+  c.give(is_max ? maximum(c.value(x), b) : c.scaled(maximum(c.scaled(c.value(x), -1), -b), -1));
 }
 
 void softmax(Call& c) {
@@ -169,7 +184,13 @@ void cast(Call& c) {
   c.pass(0);
 }
 
+void stop_gradient(Call& c) {
+  if (c.item(0).kind == Item::Kind::known) return c.pass(0);
+  c.give(c.model().stop_gradient(c.value(0), c.name()));
+}
+
 void identity(Call& c) {
+  if (recorded_call(c.node.origin).op == "detach") return stop_gradient(c);
   Item x = c.item(0);
   // The older exporter tells so that two parameters are equal; the dynamo exporter, that one was copied.
   if (x.kind == Item::Kind::weight && c.node.origin.empty()) x.alias = c.node.outputs.at(0);
@@ -246,6 +267,7 @@ void add_elementwise(LowerTable& table) {
   table["Less"] = less;
   table["Cast"] = table["CastLike"] = cast;
   table["Identity"] = identity;
+  table["overtake.StopGradient"] = stop_gradient;
   table["IsNaN"] = is_nan;
   table["Where"] = where;
 }

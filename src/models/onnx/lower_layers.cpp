@@ -200,6 +200,22 @@ void matmul(Call& c) {
   c.give(c.model().matmul(x, y, false, false, c.name()));
 }
 
+// One that is in evaluation mode while the rest of the model is trained: statistics are numbers like others there.
+void fixed_batch_norm(Call& c, const Dims& in, Value gamma, Value beta) {
+  Model& m = c.model();
+  const Shape channels = {in[1]};
+  const Value mean = c.importer.weight(c.item(3), c.node, "running_mean", channels);
+  const Value variance = c.importer.weight(c.item(4), c.node, "running_var", channels);
+  const Value shifted = m.add(variance, c.number(static_cast<double>(c.node.real("epsilon", 1e-5f))), c.name());
+  const Value rate = m.activation(m.activation(shifted, "sqrt", c.name()), "reciprocal", c.name());
+  Dims per_channel(in.size() - 1, 1);
+  per_channel[0] = in[1];
+  const auto over_image = [&](Value v) { return c.reshaped(v, per_channel); };
+  const Value centred = m.add(c.value(0), over_image(c.scaled(mean, -1)), c.name());
+  const Value normal = m.mul(centred, over_image(rate), c.name());
+  c.give(m.add(m.mul(normal, over_image(gamma), c.name()), over_image(beta), c.name()));
+}
+
 void batch_norm(Call& c) {
   const Dims in = c.dims(0);
   if (in.size() < 2 || in.size() > 4) fail_unsupported_node("of [{}]", fmt::join(in, ", "));
@@ -208,6 +224,7 @@ void batch_norm(Call& c) {
   const Shape channels = {in[1]};
   const Value gamma = c.importer.weight(c.item(1), c.node, "weight", channels);
   const Value beta = c.importer.weight(c.item(2), c.node, "bias", channels);
+  if (c.importer.is_of_training() && !is_training_norm(c.node)) return fixed_batch_norm(c, in, gamma, beta);
   const Value mean = c.importer.state(c.item(3), c.node, "running_mean", channels);
   const Value variance = c.importer.state(c.item(4), c.node, "running_var", channels);
   // An evaluation-mode file is trained all the same: normalised by the batch, the statistics running.
@@ -256,10 +273,13 @@ void group_norm(Call& c) {
   c.give(back_from_image(c, y, in.size()));
 }
 
-// Whether an input is `value` throughout, so that it does nothing.
+// Whether an input is `value` throughout and stays so: it does nothing.
 bool is_all(Call& c, std::size_t i, double value) {
   const Item& x = c.item(i);
   if (x.kind != Item::Kind::known && x.kind != Item::Kind::weight) return false;
+  if (x.kind == Item::Kind::weight && !c.importer.is_generated_name(x.tensor->name) &&
+      c.importer.is_parameter(x, c.node, i))
+    return false;
   const Constant& k = c.known(i, "scale");
   for (std::size_t e = 0; e < static_cast<std::size_t>(k.elements()); ++e)
     if (k.real_at(e) != value) return false;

@@ -3,11 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <numeric>
 
 #include "base/error.h"
 #include "models/onnx/importer.h"
+#include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
 namespace {
@@ -244,16 +246,43 @@ Value chosen(Call& c, Value x, std::int64_t axis, const Dims& places) {
   return parts.size() == 1 ? parts[0] : c.model().concat(parts, axis, c.name());
 }
 
+// Rows of a table, of which `padding` (-1: none) is not trained by being looked up.
+Value rows_of_table(Call& c, std::int64_t padding) {
+  const Dims table = c.dims(0);
+  c.importer.check_positions(c.item(0), c.node);
+  const Value ids = c.importer.indices_of(c.item(1), c.node, table[0]);
+  Attrs attrs{{"vocabulary", table[0]}, {"width", table[1]}};
+  if (padding >= 0) attrs.set("padding", padding);
+  const Value rows =
+      c.model().layer(Op::embedding, {ids}, attrs, c.name(), {{.shared = c.importer.table(c.item(0), c.node)}});
+  return c.dims(1).empty() ? c.reshaped(rows, {table[1]}) : rows;
+}
+
+// Overtake's export function writes nn.Embedding(padding_idx=...) so.
+void embedding(Call& c) {
+  if (c.item(0).kind != Item::Kind::weight || c.dims(0).size() != 2)
+    fail_unsupported_node("of a table that is no matrix of the file");
+  const std::int64_t padding = c.node.integer("padding_idx", -1);
+  if (padding >= c.dims(0)[0])
+    fail_user("{}: {}: padding_idx {} of {} rows", c.importer.file().path, c.node.label(), padding, c.dims(0)[0]);
+  c.give(rows_of_table(c, padding));
+}
+
+// The dynamo exporter writes down the call: embedding(%p_weight, %ids, padding_idx).
+std::int64_t recorded_padding(const Call& c) {
+  const RecordedCall call = recorded_call(c.node.origin);
+  if (call.op != "embedding" || call.arguments.size() < 3) return -1;
+  std::int64_t padding = -1;
+  std::from_chars(call.arguments[2].data(), call.arguments[2].data() + call.arguments[2].size(), padding);
+  return padding;
+}
+
 void gather(Call& c) {
   const Dims from = c.dims(0);
   const std::int64_t axis = c.axis(c.node.integer("axis", 0), from.size());
   Item& data = c.item(0);
   if (data.kind == Item::Kind::weight && axis == 0 && from.size() == 2 && !data.is_transposed) {
-    const Dims index_dims = c.dims(1);
-    c.importer.check_positions(data, c.node);
-    const Value y = c.model().embedding(c.importer.indices_of(c.item(1), c.node, from[0]),
-                                        c.importer.table(data, c.node), c.name());
-    return c.give(index_dims.empty() ? c.reshaped(y, {from[1]}) : y);
+    return c.give(rows_of_table(c, recorded_padding(c)));
   }
   const Constant& indices = c.known(1, "indices");
   const std::int64_t extent = from[static_cast<std::size_t>(axis)];
@@ -359,6 +388,7 @@ void add_movement(LowerTable& table) {
   table["Split"] = split;
   table["Slice"] = slice;
   table["Gather"] = gather;
+  table["overtake.Embedding"] = embedding;
   table["GatherND"] = gather_nd;
   table["Pad"] = pad;
   table["Tile"] = tile;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/printable.h"
 #include "models/onnx/importer.h"
-#include "models/onnx/printable.h"
 #include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
@@ -63,6 +63,8 @@ std::string mangled(const std::string& name) {
   return text;
 }
 
+bool is_lookup(const std::string& name) { return name.starts_with("embedding") || name.starts_with("expand"); }
+
 std::vector<std::string> parameters_of_call(const std::string& origin) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = origin.find("%p_", at)) != std::string::npos;) {
@@ -103,7 +105,7 @@ Importer::ParameterName Importer::parameter_name(const Item& x, const Node& node
   const std::string& base = x.alias.empty() ? x.tensor->name : x.alias;
   if (file_.signature) {
     if (const SignatureTensor* listed = listed_tensor(x, node, role)) return {listed->name, base};
-    doubts_.insert(fmt::format("'{}' of {} was computed by the export", printable(base), node.label()));
+    doubts_.insert(fmt::format("'{}' of {} was computed by the export", printable_name(base), node.label()));
     return {base, base};
   }
   const std::vector<std::string> called = parameters_of_call(node.origin);
@@ -130,16 +132,16 @@ Importer::ParameterName Importer::guessed_name(const Item& x, const Node& node, 
   const std::vector<std::int64_t>& dims = x.tensor->dims;
   const bool is_product = (node.op == "MatMul" || node.op == "Gemm") && dims.size() == 2;
   const auto doubt = [&](std::string_view why) {
-    doubts_.insert(fmt::format("'{}' of {} {}", printable(base), node.label(), why));
+    doubts_.insert(fmt::format("'{}' of {} {}", printable_name(base), node.label(), why));
   };
   ParameterName name{.text = base, .stored = base, .is_guess = true};
   if (const Tensor* twin = twin_of(*x.tensor, file_)) {
-    doubt(fmt::format("is equal to '{}': the same parameter, or a copy", printable(twin->name)));
+    doubt(fmt::format("is equal to '{}': the same parameter, or a copy", printable_name(twin->name)));
     if (!is_generated_name(twin->name)) name.text = twin->name;
     return name;
   }
   if (!x.alias.empty())
-    doubt(fmt::format("is equal to '{}': the same parameter, or another", printable(x.tensor->name)));
+    doubt(fmt::format("is equal to '{}': the same parameter, or another", printable_name(x.tensor->name)));
   else if (node.scope.empty())
     doubt("belongs to no module");
   else if (!is_product && !is_stretched(dims))
@@ -165,8 +167,8 @@ std::string Importer::claimed_name(const ParameterName& name, const NamedTensor&
         (known.stored == name.stored || !is_guess || (!both_guesses && !is_one_value(values.bytes, sizeof(float)))))
       return unique;
     if (i == 1 && known.stored != name.stored)
-      doubts_.insert(fmt::format("'{}' and '{}' would both be {}", printable(known.stored), printable(name.stored),
-                                 printable(name.text)));
+      doubts_.insert(fmt::format("'{}' and '{}' would both be {}", printable_name(known.stored),
+                                 printable_name(name.stored), printable_name(name.text)));
     unique = fmt::format("{}.{}", name.text, i);
   }
 }

@@ -12,4 +12,7 @@ std::string mangled(const std::string& name);
 // The parameters that an operator call names: "%p_fc_weight" -> "fc_weight".
 std::vector<std::string> parameters_of_call(const std::string& origin);
 
+// What torch.export calls a row or table that was looked up or stretched during the export.
+bool is_lookup(const std::string& name);
+
 }  // namespace overtake::onnx

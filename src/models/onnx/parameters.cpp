@@ -19,24 +19,7 @@
 namespace overtake::onnx {
 namespace {
 
-constexpr double kLargestWeight = 1e4;  // beyond are masks
-
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// What torch.export calls a row or table that was looked up or stretched during the export.
-bool is_lookup(const std::string& name) { return name.starts_with("embedding") || name.starts_with("expand"); }
-
-// Where a weight of the file is one by its place, whatever it is called.
-bool is_weight_place(const Node& node, std::size_t place) {
-  const std::string& op = node.op;
-  if (op == "Conv" || op == "Gemm" || op == "LayerNormalization" || op == "GroupNormalization")
-    return place == 1 || place == 2;
-  if (op == "MatMul") return place == 1;
-  if (op == "BatchNormalization") return place >= 1;
-  if (op == "LSTM" || op == "GRU") return place >= 1 && place <= 3;
-  if (op == "Gather") return place == 0;
-  return false;
-}
 
 NamedTensor named(const std::string& name, const Tensor& t, Budget& budget) {
   if (t.type == ElementType::f32) return {name, StoredType::f32, t.dims, t.bytes, t.owner};
@@ -96,13 +79,14 @@ void Importer::look_at_uses() {
     for (std::string& name : parameters_of_call(node.origin)) called_.insert(std::move(name));
     has_origins_ = has_origins_ || !node.origin.empty();
     if (!node.origin.empty()) makers_.emplace(recorded_call(node.origin).result, &node);
+    if (node.op == "BatchNormalization") (is_training_norm(node) ? has_training_norm_ : has_evaluated_norm_) = true;
   }
 }
 
 // A number of the formula, and not a parameter of one element.
 bool Importer::is_number(const Tensor& t) const {
   const bool is_one = t.dims.empty() || (t.dims.size() == 1 && t.dims[0] == 1);
-  if (!is_one) return false;
+  if (!is_one || (file_.facts && file_.facts->of(t.name) != TrainingFacts::Status::constant)) return false;
   if (file_.signature) {
     const SignatureTensor* listed = file_.signature->of_name(t.name);
     return listed == nullptr || listed->kind != SignatureTensor::Kind::parameter;
@@ -123,26 +107,6 @@ bool Importer::is_generated_name(const std::string& name) const {
       "slice",    "squeeze",   "sub",    "transpose",        "tril",    "triu",   "unsqueeze", "view",
       "where",    "zeros",     "scalar", "_tensor_constant", "reshape", "_unsafe"};
   return std::ranges::any_of(kOperators, [&](std::string_view op) { return name.starts_with(op); });
-}
-
-bool Importer::has_weight_values(const Tensor& t) {
-  const auto [it, is_new] = weight_values_.try_emplace(&t, true);
-  if (!is_new) return it->second;
-  const NamedTensor values = named(t.name, t, budget_);
-  for (std::size_t i = 0; 4 * i < values.bytes.size() && it->second; ++i)
-    it->second = std::fabs(static_cast<double>(float_at(values, i))) < kLargestWeight;
-  return it->second;
-}
-
-bool Importer::is_trained(const Item& x, const Node& node, std::size_t place) {
-  if (x.kind != Item::Kind::weight) return false;
-  const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
-  if (!has_weight_values(*x.tensor)) return false;
-  if (const SignatureTensor* listed = listed_tensor(x, node, "");
-      listed != nullptr && listed->kind != SignatureTensor::Kind::parameter)
-    return false;
-  if (is_weight_place(node, place) || !is_generated_name(name)) return true;
-  return contains(node.origin, "%p_") || is_lookup(name) || name.starts_with("onnx::");
 }
 
 std::string Importer::layer_name(const Node& node) const {
@@ -190,7 +154,7 @@ Importer::Placed Importer::linear_weight(Item& x, const Node& node, bool is_in_o
   const bool is_ours = is_in_out == x.is_transposed;  // the file keeps it as [out, in]
   const NamedTensor ours = is_ours ? stored : transposed_of(*x.tensor, stored);
   const Shape shape = shape_of(ours.dims);
-  if (!is_trained(x, node, 1)) {
+  if (status_of(x, node, 1) == TrainingFacts::Status::constant) {
     budget_.take(shape.elements(), node.label());
     const auto floats = std::vector<float>([&] {
       std::vector<float> v(ours.bytes.size() / 4);
@@ -212,7 +176,7 @@ Value Importer::weight(Item& x, const Node& node, const char* role, const Shape&
   if (elements != shape.elements())
     fail_user("{}: {}: its {} is [{}], but must have the shape {}", file_.path, node.label(), role,
               fmt::join(dims, ", "), to_string(shape));
-  if (x.kind == Item::Kind::weight && !x.is_transposed && is_trained(x, node, 1))
+  if (x.kind == Item::Kind::weight && !x.is_transposed && is_parameter(x, node, 1))
     return parameter(parameter_name(x, node, role), shape, named(x.tensor->name, *x.tensor, budget_));
   const auto known = known_of(x);
   if (known == nullptr || (x.kind != Item::Kind::known && x.kind != Item::Kind::weight))
@@ -270,7 +234,7 @@ Value Importer::value_of(Item& x, const Node& node, const char* role) {
     case Item::Kind::runtime:
       return x.value;
     case Item::Kind::weight:
-      if (is_trained(x, node, 0)) {
+      if (is_parameter(x, node, 0)) {
         NamedTensor stored = without_repeats(named(x.tensor->name, *x.tensor, budget_));
         const Shape shape = shape_of(stored.dims);
         // A norm's scale [C] that the exporter reshaped to [C, 1, 1] is stored as PyTorch has it.

@@ -32,15 +32,19 @@ TrainingFacts::TrainingFacts(std::string_view text, const std::string& path) {
     for (const std::string& name : trained_) status_[name] = Status::trained;
     for (const std::string& name : facts.at("untrained").get<std::vector<std::string>>())
       status_[name] = Status::untrained;
-    for (const auto& [name, first] : facts.at("same").get<std::map<std::string, std::string>>())
-      status_[name] = of(first);
+    facts.at("same").get_to(first_name_);
   } catch (const json::exception& e) {
     fail_user("{}: its entry {}: {}; export the model again with python/overtake_export.py", path, kKey, e.what());
   }
 }
 
+const std::string& TrainingFacts::first_name(const std::string& name) const {
+  const auto it = first_name_.find(name);
+  return it == first_name_.end() ? name : it->second;
+}
+
 TrainingFacts::Status TrainingFacts::of(const std::string& name) const {
-  const auto it = status_.find(name);
+  const auto it = status_.find(first_name(name));
   return it == status_.end() ? Status::constant : it->second;
 }
 

@@ -21,6 +21,8 @@ class TrainingFacts {
   // A user error that names `path` for a text that is none, or of a newer version.
   TrainingFacts(std::string_view text, const std::string& path);
 
+  // The name in `trained` or `untrained` of a tensor that has several.
+  const std::string& first_name(const std::string& name) const;
   // By any of the names of a tensor that has several.
   Status of(const std::string& name) const;
   const std::vector<std::string>& trained() const { return trained_; }
@@ -31,6 +33,7 @@ class TrainingFacts {
  private:
   std::vector<std::string> trained_;
   std::map<std::string, Status> status_;
+  std::map<std::string, std::string> first_name_;
 };
 
 }  // namespace overtake::onnx
