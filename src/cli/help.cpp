@@ -1,10 +1,10 @@
 #include <fmt/ranges.h>
 
-#include "cli/say.h"
 #include "base/error.h"
 #include "base/nearest_word.h"
 #include "cli/commands.h"
 #include "cli/mistakes.h"
+#include "cli/say.h"
 
 namespace overtake {
 namespace {

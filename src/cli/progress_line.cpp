@@ -1,4 +1,3 @@
-#include "cli/say.h"
 #include "cli/progress_line.h"
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cli/say.h"
 
 namespace overtake {
 namespace {

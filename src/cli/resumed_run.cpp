@@ -1,4 +1,3 @@
-#include "cli/say.h"
 #include "cli/resumed_run.h"
 
 #include <cmath>
@@ -8,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "cli/connect_ranks.h"
+#include "cli/say.h"
 #include "run/resume.h"
 #include "train/weights.h"
 

@@ -261,6 +261,8 @@ TEST_F(DamagedCheckpoint, TensorsSomewhereElse) {
 
 TEST_F(DamagedCheckpoint, ForeignTensors) {
   folder_.write(tensors_path(folder_).filename().string(), "PK\x03\x04 this is a zip archive, not tensors");
+  EXPECT_TRUE(says(error(), {"it is a zip file of PyTorch"}));
+  folder_.write(tensors_path(folder_).filename().string(), "this is a text, not tensors");
   EXPECT_TRUE(says(error(), {"no safetensors file"}));
 }
 

@@ -28,12 +28,15 @@ TEST(OpTables, AMissingOrDoubledRowIsFound) {
 }
 
 TEST(OpTables, EveryOpIsBoundToKernelsOfItsOwn) {
+  const auto keeps_bytes = [](Op op) { return op == Op::reshape || op == Op::stop_gradient; };  // there is one way
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const auto op = static_cast<Op>(i);
     EXPECT_EQ(cpu_binding(op).bind != nullptr, is_executed(op)) << to_string(op);
-    for (std::size_t j = 0; j < i; ++j)
-      EXPECT_NE(cpu_binding(op).bind, cpu_binding(static_cast<Op>(j)).bind)
-          << to_string(op) << " and " << to_string(static_cast<Op>(j));
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto other = static_cast<Op>(j);
+      if (keeps_bytes(op) && keeps_bytes(other)) continue;
+      EXPECT_NE(cpu_binding(op).bind, cpu_binding(other).bind) << to_string(op) << " and " << to_string(other);
+    }
   }
 }
 

@@ -244,7 +244,7 @@ TEST(PipelineErrors, SayWhatToDo) {
   expect(
       "zb-h3", alike(2, 2, t),
       "`pipeline zb-h3`: no schedule is called so; use one of gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, "
-      "dualpipe-v, fast-forward, modulo");
+      "dualpipe-v, fast-forward, modulo, or search; did you mean zb-h1?");
   expect("interleaved", alike(4, 8, t),
          "pipeline: interleaved needs 8 stages for 4 devices, there are 4; cut the model finer or use fewer devices");
   expect("interleaved", alike(4, 8, t, 2),

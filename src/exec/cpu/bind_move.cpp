@@ -91,9 +91,6 @@ BoundTask same_bytes(const TaskView& v) {
   })};
 }
 
-BoundTask reshape(const TaskView& v) { return same_bytes(v); }
-BoundTask stop_gradient(const TaskView& v) { return same_bytes(v); }
-
 BoundTask transpose(const TaskView& v) {
   const kernels::PermutePlan plan = transpose_plan(v);
   return with_movable_type(v.write(0).dtype, [&]<class T>(T) -> BoundTask {
@@ -187,8 +184,8 @@ std::int64_t embedding_scratch(const TaskView& v) {
 
 CpuBinding bind_concat() { return {concat, nullptr}; }
 CpuBinding bind_slice() { return {slice, nullptr}; }
-CpuBinding bind_reshape() { return {reshape, nullptr}; }
-CpuBinding bind_stop_gradient() { return {stop_gradient, nullptr}; }
+CpuBinding bind_reshape() { return {same_bytes, nullptr}; }
+CpuBinding bind_stop_gradient() { return {same_bytes, nullptr}; }
 CpuBinding bind_transpose() { return {transpose, nullptr}; }
 CpuBinding bind_reorder() { return {reorder, reorder_scratch}; }
 CpuBinding bind_embedding() { return {embedding, embedding_scratch}; }
