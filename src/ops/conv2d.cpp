@@ -16,8 +16,8 @@ namespace {
 OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   const TensorType& x = inputs[0];
   expect_rank(x, 4, "the input");
-  const auto &kernel = attrs.integers("kernel"), &stride = attrs.integers("stride"),
-             &padding = attrs.integers("padding"), &dilation = attrs.integers("dilation");
+  const auto &kernel = integers_of(attrs, "kernel", 2), &stride = integers_of(attrs, "stride", 2),
+             &padding = integers_of(attrs, "padding", 4), &dilation = integers_of(attrs, "dilation", 2);
   const std::int64_t out = attrs.integer("out"), groups = attrs.integer("groups"), in = x.shape[1];
   if (groups < 1 || in % groups != 0 || out % groups != 0 || out < 1)
     fail_shape("{} input and {} output channels do not divide into {} groups", in, out, groups);

@@ -23,7 +23,7 @@ using Order = std::vector<std::int64_t>;
 
 // The attribute, or what leaves everything in its place.
 Order order_of(const Attrs& attrs, const char* name, const Shape& shape) {
-  if (attrs.has(name)) return attrs.integers(name);
+  if (attrs.has(name)) return integers_of(attrs, name, shape.rank);
   Order same(shape.rank);
   std::iota(same.begin(), same.end(), 0);
   return same;
@@ -42,7 +42,7 @@ void check_order(const Attrs& attrs, const char* name, const Shape& shape) {
   Order sorted = order;
   std::ranges::sort(sorted);
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (order.size() != shape.rank || sorted[i] != static_cast<std::int64_t>(i))
+    if (sorted[i] != static_cast<std::int64_t>(i))
       fail_shape("{} {} is no permutation of the dimensions of {}", name, fmt::join(order, ","), to_string(shape));
   if (order.back() + 1 != shape.rank) fail_shape("{} {} moves the last dimension", name, fmt::join(order, ","));
 }

@@ -132,5 +132,7 @@ template <class... Args>
   throw ShapeError(fmt::format(text, std::forward<Args>(args)...));
 }
 void expect_rank(const TensorType& x, std::size_t rank, const char* what);
+// The attribute, which must have so many numbers.
+const std::vector<std::int64_t>& integers_of(const Attrs& attrs, const std::string& name, std::size_t count);
 
 }  // namespace overtake

@@ -17,8 +17,8 @@ namespace {
 
 Shape pooled(const TensorType& x, const Attrs& attrs) {
   expect_rank(x, 4, "the input");
-  const auto &kernel = attrs.integers("kernel"), &stride = attrs.integers("stride"),
-             &padding = attrs.integers("padding");
+  const auto &kernel = integers_of(attrs, "kernel", 2), &stride = integers_of(attrs, "stride", 2),
+             &padding = integers_of(attrs, "padding", 4);
   Shape y = x.shape;
   for (std::size_t d = 0; d < 2; ++d) {
     const std::int64_t size = x.shape[d + 2];
@@ -51,9 +51,8 @@ OpForm global_form(std::span<const TensorType> inputs, const Attrs&) {
 
 OpForm adaptive_form(std::span<const TensorType> inputs, const Attrs& attrs) {
   expect_rank(inputs[0], 4, "the input");
-  const std::vector<std::int64_t>& size = attrs.integers("size");
-  if (size.size() != 2 || size[0] < 1 || size[1] < 1)
-    fail_shape("a size of [{}]; it must be two numbers, each 1 or more", fmt::join(size, ", "));
+  const std::vector<std::int64_t>& size = integers_of(attrs, "size", 2);
+  if (size[0] < 1 || size[1] < 1) fail_shape("a size of [{}]; both must be 1 or more", fmt::join(size, ", "));
   const Shape& x = inputs[0].shape;
   return {.parameters = {}, .outputs = {{"", {x[0], x[1], size[0], size[1]}, inputs[0].dtype}}};
 }

@@ -58,4 +58,10 @@ void expect_rank(const TensorType& x, std::size_t rank, const char* what) {
   if (x.shape.rank != rank) fail_shape("{} must have {} dimensions, but is {}", what, rank, to_string(x.shape));
 }
 
+const std::vector<std::int64_t>& integers_of(const Attrs& attrs, const std::string& name, std::size_t count) {
+  const std::vector<std::int64_t>& values = attrs.integers(name);
+  if (values.size() != count) fail_shape("{} has {} numbers; it must have {}", name, values.size(), count);
+  return values;
+}
+
 }  // namespace overtake

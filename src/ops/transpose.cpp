@@ -13,12 +13,12 @@ namespace {
 
 OpForm form(std::span<const TensorType> inputs, const Attrs& attrs) {
   const Shape& x = inputs[0].shape;
-  const auto& order = attrs.integers("order");
+  const auto& order = integers_of(attrs, "order", x.rank);
   std::vector<std::int64_t> sorted = order;
   std::ranges::sort(sorted);
   Shape y = x;
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (order.size() != x.rank || sorted[i] != static_cast<std::int64_t>(i))
+    if (sorted[i] != static_cast<std::int64_t>(i))
       fail_shape("order {} is no permutation of the dimensions of {}", fmt::join(order, ","), to_string(x));
   for (std::size_t i = 0; i < order.size(); ++i) y[i] = x[static_cast<std::size_t>(order[i])];
   return {.parameters = {}, .outputs = {{"", y, inputs[0].dtype}}};

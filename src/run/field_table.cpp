@@ -78,7 +78,7 @@ std::vector<Field> make_fields() {
                 another_run, equal, kAll}),
       deciding({"train_tensors", &S::train_tensors,
                 "of an ONNX file that does not say it: beginnings of names of tensors that are trained, for example "
-                "layer_scale",
+                "layer_scale; * for all",
                 another_run, equal, kAll}),
       deciding(
           with_own_place({"batch", &S::batch,

@@ -20,9 +20,9 @@ inline std::size_t size_of(std::int64_t n) { return static_cast<std::size_t>(n);
 template <class T>
 std::vector<T> random_values(std::int64_t count, unsigned seed, float scale = 1.0f) {
   std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
+  std::normal_distribution<float> normal;
   std::vector<T> values(size_of(count));
-  for (T& v : values) v = from_float<T>(normal(engine));
+  for (T& v : values) v = from_float<T>(scale * normal(engine));
   return values;
 }
 

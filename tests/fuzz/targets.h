@@ -111,6 +111,7 @@ inline std::string feed_onnx(std::string_view bytes) {
 inline std::string feed_import(std::string_view bytes) {
   const ImportOptions options{.settings = ModelSettings({{"batch", 3}}),
                               .loss = bytes.size() % 2 == 0 ? "cross-entropy" : "mse",
+                              .train_tensors = {"*"},
                               .most_constants = kMostConstants};
   return error_of([&] {
     Network network = import_onnx(std::make_shared<const std::string>(bytes), "/nowhere/fuzz.onnx", options);

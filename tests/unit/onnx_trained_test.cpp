@@ -127,6 +127,8 @@ TEST(OnnxTrained, WhatNobodySaysIsAsked) {
   EXPECT_EQ(kept_tensors(network_of(normalised_linear(), {.freeze = {"mean"}, .train_tensors = {"ra"}}).graph),
             (Names{"mean", "rate", "fc.weight", "fc.bias"}))
       << "freeze() marks the first";
+  EXPECT_EQ(kept_tensors(network_of(normalised_linear(), {.train_tensors = {"*"}}).graph),
+            (Names{"mean", "rate", "fc.weight", "fc.bias"}));
   EXPECT_TRUE(says(refusal_of(normalised_linear(), {.train_tensors = {"rite", "mean", "rate"}}),
                    {"`train_tensors rite`", "net.onnx"}));
   // Infinities are masks.

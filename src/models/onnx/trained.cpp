@@ -21,6 +21,8 @@ namespace {
 
 using Status = TrainingFacts::Status;
 
+constexpr std::string_view kAll = "*";  // of `train_tensors`: whatever the file does not tell of
+
 bool has_prefix(const std::vector<std::string>& prefixes, const std::string& name) {
   return std::ranges::any_of(prefixes, [&](const std::string& p) { return !p.empty() && name.starts_with(p); });
 }
@@ -141,7 +143,8 @@ Status Importer::guessed_status(const Item& x, const Node& node, std::size_t pla
   const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
   const auto [known, is_new] = guesses_.try_emplace(name, Status::trained);
   if (!is_new) return known->second;
-  if (has_prefix(options_.train_tensors, name)) {
+  if (has_prefix(options_.train_tensors, name) ||
+      std::ranges::find(options_.train_tensors, kAll) != options_.train_tensors.end()) {
     used_train_tensors_.insert(name);
     return known->second;
   }
@@ -178,7 +181,8 @@ void Importer::check_all_are_trained() const {
 
 void Importer::check_trained_is_said() {
   for (const std::string& prefix : options_.train_tensors)
-    if (std::ranges::none_of(used_train_tensors_, [&](const std::string& n) { return n.starts_with(prefix); }))
+    if (prefix != kAll &&
+        std::ranges::none_of(used_train_tensors_, [&](const std::string& n) { return n.starts_with(prefix); }))
       fail_user("`train_tensors {}`: {} has no tensor that begins so and of which it is not known", prefix, file_.path);
   if (has_lost_detach(file_, needed_))
     fail_user(
