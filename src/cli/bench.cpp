@@ -136,7 +136,6 @@ int bench(const BenchFlags& flags) {
   std::erase_if(given, [](const Field* field) { return !field->is_of(Command::bench); });
   if (!spec.plan.empty()) spec = with_plan(spec, given);
   flags.spec.check_outputs({{"--trace", flags.trace, kTimeline}});
-  print_note("data: random numbers, which take as long as others");
   std::vector<BenchRow> rows = make_rows(spec, flags);
   flags.spec.save(spec);
   measure(rows, {.steps = flags.steps,
@@ -161,7 +160,7 @@ int bench(const BenchFlags& flags) {
       runs.push_back({row.name, &row.run->plan(), row.traces, spec.device, row.step_time()});
     write_file_atomically(flags.trace, perfetto_json(runs));
   }
-  std::string text = table.text();
+  std::string text = table.text() + "on random numbers as data, which take as long as others\n";
   if (flags.passes) {
     out["passes"] = json_of_passes(rows[0].run->passes());
     text += "\n" + table_of_passes(rows[0].run->passes());
