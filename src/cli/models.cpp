@@ -122,7 +122,7 @@ void add_models_command(CLI::App& app, int& exit_code) {
   c->add_flag("--json", flags->json, "one JSON object as the last line");
   c->footer(
       "Of an ONNX file: what goes in and comes out, what is trained and what is not, and its layers.\n"
-      "Examples:\n  overtake models resnet-50 --set batch=32,image=160\n  overtake models net.onnx");
+      "Example:\n  overtake models resnet-50 --set batch=32,image=160\n  overtake models net.onnx");
   c->callback([flags, &exit_code] { exit_code = list_models(*flags); });
 }
 

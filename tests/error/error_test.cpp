@@ -111,7 +111,7 @@ TEST(Error, EscapesArePrintable) {
   EXPECT_EQ(page.out.find('\x1b'), std::string::npos) << page.out;
   EXPECT_NE(page.out.find("\\x1b[31m"), std::string::npos) << page.out;
   write_text(trace, R"([{"ph": "X", "pid": 1, "tid": 1, "name": "\u001b[31m", "ts": 1, "dur": -2}])");
-  const CommandResult refused = overtake("report " + trace + " -o " + (folder / "t.html"));
+  const CommandResult refused = overtake("report " + trace + " --overwrite -o " + (folder / "t.html"));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.err.find('\x1b'), std::string::npos) << refused.err;
   EXPECT_NE(refused.err.find("\\x1b[31m"), std::string::npos) << refused.err;

@@ -326,7 +326,7 @@ def batches():
     g = Graph(2, 3, 4)
     y = g.op("Expand", g.constant("expand", [[range(4)]] * 2, np.float32), g.constant("s", [2, 1, 4]))
     y = g.op("Concat", y, "x", axis=1)
-    y = g.op("Add", y, g.constant("m", np.ones((2, 4, 4)) * -1e5, np.float32))
+    y = g.op("Add", y, g.constant("m", np.full((2, 4, 4), -np.inf), np.float32))
     g.save("static_rows", g.op("Flatten", y, axis=1))
 
 

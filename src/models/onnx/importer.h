@@ -141,6 +141,8 @@ class Importer {
   TrainingFacts::Status status_of(const Item& item, const Node& node, std::size_t place);
   TrainingFacts::Status listed_status(const Item& item, const Node& node, std::size_t place);
   TrainingFacts::Status guessed_status(const Item& item, const Node& node, std::size_t place);
+  // The user says whether it is trained.
+  void ask(std::string tensor);
   bool is_weight_of_its_node(const Item& item, const Node& node, std::size_t place);
   // A user error that names the tensors of which nobody said whether they are trained; a note of what is assumed.
   void check_trained_is_said();

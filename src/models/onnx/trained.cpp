@@ -143,8 +143,7 @@ Status Importer::guessed_status(const Item& x, const Node& node, std::size_t pla
   const std::string& name = x.alias.empty() ? x.tensor->name : x.alias;
   const auto [known, is_new] = guesses_.try_emplace(name, Status::trained);
   if (!is_new) return known->second;
-  if (has_prefix(options_.train_tensors, name) ||
-      std::ranges::find(options_.train_tensors, kAll) != options_.train_tensors.end()) {
+  if (has_prefix(options_.train_tensors, name)) {
     used_train_tensors_.insert(name);
     return known->second;
   }
@@ -152,12 +151,17 @@ Status Importer::guessed_status(const Item& x, const Node& node, std::size_t pla
   if (has_origins_ && is_parameter_of_call(node, name)) return known->second;
   if (!is_called_like_a_weight(name)) {
     if (!is_below(values_of(*x.tensor), kBeyondOptimizers)) return known->second = Status::constant;
-    unsaid_.push_back(printable_name(name));
+    ask(printable_name(name));
   } else if (const bool is_table = node.op == "Gather" && place == 0 && x.tensor->dims.size() == 2; is_table) {
     if (const auto row = row_of_zeros(*x.tensor))
-      unsaid_.push_back(fmt::format("{} (row {} may be its padding_idx)", printable_name(name), *row));
+      ask(fmt::format("{} (row {} may be its padding_idx)", printable_name(name), *row));
   }
   return known->second;
+}
+
+void Importer::ask(std::string tensor) {
+  if (std::ranges::find(options_.train_tensors, kAll) == options_.train_tensors.end())
+    unsaid_.push_back(std::move(tensor));
 }
 
 Constant Importer::values_of(const Tensor& t) {
