@@ -116,6 +116,14 @@ void CheckpointSaver::take_over(const SaverOptions& options) {
   for (const Generation& g : found)
     if (g.step < start->step || g.file() == start->tensors_file) kept_.push_back(g);
   newest_ = start->step;
+  if (newest == start->step) remove_oldest();
+}
+
+// Also what saves that were killed had not come to.
+void CheckpointSaver::remove_oldest() {
+  std::error_code ignored;
+  for (; kept_.size() > keep_; kept_.erase(kept_.begin()))
+    fs::remove(json_path_.parent_path() / kept_.front().file(), ignored);
 }
 
 void CheckpointSaver::save(const CheckpointState& state) {
@@ -150,7 +158,7 @@ void CheckpointSaver::save(const CheckpointState& state) {
   newest_ = state.step;
   std::erase_if(kept_, [&](const Generation& g) { return g.step >= state.step; });
   kept_.push_back(made);
-  if (kept_.size() > keep_) kept_.erase(kept_.begin(), kept_.end() - static_cast<std::ptrdiff_t>(keep_));
+  remove_oldest();
   remove_others();
 }
 

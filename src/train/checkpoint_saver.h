@@ -39,6 +39,7 @@ class CheckpointSaver {
   void lock();
   void take_over(const SaverOptions& options);
   void remove_unnamed();
+  void remove_oldest();
   void remove_others() const;
 
   std::filesystem::path json_path_;

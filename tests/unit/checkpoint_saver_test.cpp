@@ -133,6 +133,19 @@ TEST(CheckpointSaver, KeepsGenerations) {
   EXPECT_EQ(steps_on_disk(path), (Steps{10}));
 }
 
+// A save that is killed before it deletes leaves a generation more; a run that is over never saves again.
+TEST(CheckpointSaver, GoesOnWithAsManyAsAreKept) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  {
+    CheckpointSaver saver(path, {.keep = 4});
+    for (std::uint64_t step = 1; step <= 4; ++step) saver.save(state_of(step));
+  }
+  const CheckpointSaver saver(path, {.keep = 3, .resume = path});
+  EXPECT_EQ(steps_on_disk(path), (Steps{2, 3, 4}));
+  expect_state(load_checkpoint(path), 4);
+}
+
 TEST(CheckpointSaver, AnotherRunsCheckpointStays) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "a", other = folder.path() / "b";
