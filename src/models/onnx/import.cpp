@@ -419,6 +419,11 @@ Network import_file(onnx::File file, const ImportOptions& options) {
         "{}: it can only be trained with the batch of its export{}: {}; export the model with a dynamic batch, as "
         "python/overtake_export.py does",
         file.path, is_static ? fmt::format(", {}", importer.exported_batch()) : "", fixed_by);
+  if (is_static && importer.changes_batch() && options.note)
+    options.note(fmt::format(
+        "{}: it was exported for a batch of {} alone, so numbers that the model computes from the batch stay those of "
+        "that; python/overtake_export.py exports models for any batch",
+        file.path, importer.exported_batch()));
   check_labels(file, options, places, network.graph);
   return network;
 }

@@ -156,6 +156,8 @@ class Importer {
   ParameterName guessed_name(const Item& item, const Node& node, const std::string& role);
   // Parameters of PyTorch's list that the model has not.
   std::vector<std::string> lost_parameters() const;
+  // Layers that the export computed, so that their parameters would be trained as something else.
+  std::vector<std::string> folded_layers() const;
   // A user error that names what the file has lost, or cannot tell from something else; a note if that is accepted.
   void check_nothing_lost();
   void look_at_uses();

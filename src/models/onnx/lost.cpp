@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "models/onnx/importer.h"
+#include "models/onnx/parameter_names.h"
 #include "models/onnx/recorded_call.h"
 
 namespace overtake::onnx {
@@ -41,8 +42,10 @@ class CallsOfFile {
   bool tie(const SignatureTensor& t) const { return from_elsewhere_.contains(t.name); }
   // Whether a call takes what no other one makes: the export has computed that, from parameters perhaps.
   bool have_gaps() const {
-    return std::ranges::any_of(
-        named_, [&](std::string_view value) { return !made_.contains(value) && !list_.is_given(value); });
+    return std::ranges::any_of(named_, [&](std::string_view value) { return is_gap(value); });
+  }
+  bool is_gap(std::string_view value) const {
+    return named_.contains(value) && !made_.contains(value) && !list_.is_given(value);
   }
 
  private:
@@ -70,6 +73,28 @@ std::string shortened(std::span<const std::string> names) {
   return fmt::format("{} ({})", fmt::join(shown, ", "), names.size());
 }
 
+// Whether a recorded value is called so because a layer computes it: "linear_1".
+bool is_of_layer(std::string_view value) {
+  constexpr std::string_view kLayers[] = {"linear", "addmm",  "mm",     "bmm",    "baddbmm",
+                                          "matmul", "conv1d", "conv2d", "conv3d", "convolution"};
+  const std::size_t bar = value.rfind('_');
+  const bool is_numbered = bar != value.npos && value.find_first_not_of("0123456789", bar + 1) == value.npos;
+  return std::ranges::find(kLayers, is_numbered ? value.substr(0, bar) : value) != std::end(kLayers);
+}
+
+// A layer of values that are known, as of the zeros that a recurrent network starts from: its parameters are in the
+// result, whatever else uses them. Likewise those of batch norms in the layers before them.
+std::vector<std::string> Importer::folded_layers() const {
+  std::vector<std::string> folded;
+  if (!file_.signature) return folded;
+  const CallsOfFile calls(file_, *file_.signature, needed_);
+  for (const Tensor& t : file_.initializers)
+    if (is_of_layer(t.name) && calls.is_gap(t.name)) folded.push_back(t.name);
+  for (const Node& node : file_.nodes)
+    if (has_folded_norm(node)) folded.push_back(fmt::format("the batch norm of {}", node.label()));
+  return folded;
+}
+
 std::vector<std::string> Importer::lost_parameters() const {
   std::vector<std::string> lost;
   if (!file_.signature) return lost;
@@ -94,6 +119,8 @@ void Importer::check_nothing_lost() {
   if (!lost.empty())
     report(fmt::format("its export dropped or folded parameters of the model, which cannot be trained: {}",
                        shortened(lost)));
+  if (const std::vector<std::string> folded = folded_layers(); lost.empty() && !folded.empty())
+    report(fmt::format("its export folded layers, whose parameters would be trained as others: {}", shortened(folded)));
   if (const std::vector<std::string> doubts(doubts_.begin(), doubts_.end()); !doubts.empty())
     report(fmt::format("its export folded parameters, so that it does not say which ones these are: {}",
                        shortened(doubts)));

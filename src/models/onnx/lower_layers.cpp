@@ -227,6 +227,10 @@ void batch_norm(Call& c) {
   if (c.importer.is_of_training() && !is_training_norm(c.node)) return fixed_batch_norm(c, in, gamma, beta);
   const Value mean = c.importer.state(c.item(3), c.node, "running_mean", channels);
   const Value variance = c.importer.state(c.item(4), c.node, "running_var", channels);
+  if (c.node.real("momentum", 0.9f) == 0)
+    fail_unsupported_node(
+        "running statistics that are the average over all batches (momentum=None), or of the last one alone; give it a "
+        "momentum");
   // An evaluation-mode file is trained all the same: normalised by the batch, the statistics running.
   const Attrs attrs{{"eps", static_cast<double>(c.node.real("epsilon", 1e-5f))},
                     {"momentum", 1.0 - static_cast<double>(c.node.real("momentum", 0.9f))},

@@ -77,6 +77,11 @@ std::vector<std::string> parameters_of_call(const std::string& origin) {
   return names;
 }
 
+bool has_folded_norm(const Node& node) {
+  const bool has_weights = node.op == "Conv" || node.op == "ConvTranspose" || node.op == "Gemm" || node.op == "MatMul";
+  return has_weights && recorded_call(node.origin).op.find("batch_norm") != std::string_view::npos;
+}
+
 const SignatureTensor* Importer::listed_tensor(const Item& x, const Node& node, std::string_view role) const {
   if (!file_.signature || x.kind != Item::Kind::weight) return nullptr;
   const Signature& list = *file_.signature;
@@ -87,8 +92,8 @@ const SignatureTensor* Importer::listed_tensor(const Item& x, const Node& node, 
     if (const SignatureTensor* t = list.of_argument(reference)) named.push_back(t);
   const bool is_named = own != nullptr && std::ranges::find(named, own) != named.end();
   if (is_named && std::ranges::count(node.inputs, x.tensor->name) < 2) return own;
-  // A convolution that a batch norm was folded into has the norm's call.
-  const bool is_fused = node.op == "Conv" && !call.op.starts_with("conv");
+  // What a batch norm was folded into has the norm's call.
+  const bool is_fused = has_folded_norm(node) || (node.op == "Conv" && !call.op.starts_with("conv"));
   if (is_fused) return own;
   if (const auto argument = argument_in_role(call, role)) {
     if (const SignatureTensor* t = list.of_argument(*argument)) return t;
