@@ -11,7 +11,7 @@
 #include "cli/output_file.h"
 #include "cli/say.h"
 #include "report/figures.h"
-#include "report/page.h"
+#include "report/timeline_page.h"
 #include "report/table.h"
 
 namespace overtake {
@@ -100,7 +100,7 @@ int report(const ReportFlags& flags) {
   const std::vector<RunFigures> figures = figures_of(traces);
   std::size_t bytes = 0;
   if (!flags.output.empty()) {
-    const std::string page = page_of(traces, figures);
+    const std::string page = timeline_page(traces, figures);
     write_file_atomically(flags.output, page);
     bytes = page.size();
   }

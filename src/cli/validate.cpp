@@ -5,13 +5,16 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/say.h"
 #include "cli/validate/rows.h"
 #include "report/comparison.h"
@@ -24,29 +27,6 @@ constexpr double kFits = 2;  // percent: less needs no reason
 bool has(const std::string& text, const std::string& part) {
   const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
   return part.empty() || !std::ranges::search(text, part, same).empty();
-}
-
-nlohmann::json json_of(const std::vector<Comparison>& rows) {
-  nlohmann::json out = {{"rows", nlohmann::json::array()}, {"sources", nlohmann::json::array()}};
-  for (const Comparison& c : rows)
-    out["rows"].push_back({{"source", c.source},
-                           {"what", c.what},
-                           {"unit", c.unit},
-                           {"published", {c.low, c.high}},
-                           {"ours", c.ours},
-                           {"error_percent", c.error()},
-                           {"inside", c.is_inside()},
-                           {"note", c.note}});
-  const std::vector<PublishedSource> known = published_sources();
-  for (const SourceErrors& s : errors_by_source(rows))
-    out["sources"].push_back({{"source", s.source},
-                              {"citation", std::ranges::find(known, s.source, &PublishedSource::name)->citation},
-                              {"rows", s.rows},
-                              {"ranges", s.ranges},
-                              {"inside", s.inside},
-                              {"mean_error_percent", s.mean},
-                              {"largest_error_percent", s.largest}});
-  return out;
 }
 
 // All figures beside ours, simulated by as many threads as there are cores.
@@ -102,40 +82,54 @@ class Comparer {
   const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
-int validate(const std::string& only, bool json) {
+struct ValidateFlags {
+  std::string only, output;
+  bool json = false, overwrite = false;
+};
+
+int validate(const ValidateFlags& flags) {
+  check_output({"--output", flags.output, kPage}, flags.overwrite);
+  const std::vector<PublishedSource> sources = published_sources();
+  const auto is_asked_for = [&](const PublishedFigure& f) {
+    const Area area = std::ranges::find(sources, f.source, &PublishedSource::name)->area;
+    return has(f.source, flags.only) || has(f.what, flags.only) || has(std::string(to_string(area)), flags.only);
+  };
   std::vector<PublishedFigure> figures = published_figures();
-  std::erase_if(figures, [&](const PublishedFigure& f) { return !has(f.source, only) && !has(f.what, only); });
+  std::erase_if(figures, std::not_fn(is_asked_for));
   if (figures.empty()) {
     std::string names;
-    for (const PublishedSource& s : published_sources())
-      names += fmt::format("{}{}", names.empty() ? "" : "; ", s.name);
-    fail_user("validate: --only {}: no row's source or text has that; sources are {}", only, names);
+    for (const PublishedSource& s : sources) names += fmt::format("{}{}", names.empty() ? "" : "; ", s.name);
+    fail_user("validate: --only {}: no row's area, source or text has that; sources are {}", flags.only, names);
   }
   const std::vector<Comparison> rows = Comparer(figures).run();
-  if (json) {
-    say("{}", dumped(json_of(rows)));
+  if (!flags.output.empty()) write_file_atomically(flags.output, comparison_page(rows, sources));
+  if (flags.json) {
+    say("{}", dumped(to_json(rows, sources)));
     return 0;
   }
-  say("{}", comparison_table(rows));
-  say("Sources:\n");
-  for (const PublishedSource& s : published_sources())
-    if (std::ranges::find(rows, s.name, &Comparison::source) != rows.end()) say("  {}: {}\n", s.name, s.citation);
+  say("{}\nSources:\n", comparison_table(rows, sources));
+  for (const PublishedSource& s : sources)
+    if (std::ranges::find(rows, s.name, &Comparison::source) != rows.end())
+      say("  {}: {}, {}\n", s.name, s.citation, s.url);
+  if (!flags.output.empty()) say("{}: open it in a browser\n", flags.output);
   return 0;
 }
 
 }  // namespace
 
 void add_validate_command(CLI::App& app, int& exit_code) {
-  struct Flags {
-    std::string only;
-    bool json = false;
-  };
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ValidateFlags>();
   CLI::App* c = app.add_subcommand("validate", "the simulator against published figures, with the error of each");
-  c->add_option("--only", flags->only, "rows whose source or text has this");
+  c->add_option("--only", flags->only, "rows whose area, source or text has this");
+  c->add_option("-o,--output", flags->output, "a page with all rows, their sources, errors and reasons");
+  c->add_flag("--overwrite", flags->overwrite, "replace the page if it is there already");
   c->add_flag("--json", flags->json, "one JSON object as the last line");
-  c->footer("Example:\n  overtake validate --only \"tables 5 and 6\"");
-  c->callback([flags, &exit_code] { exit_code = validate(flags->only, flags->json); });
+  c->footer(
+      "Areas: collectives, kernels, single-device steps, data parallel, pipelines, memory. Rows into which the "
+      "source's\n"
+      "own times are put check the arithmetic of schedules; they are summed up apart from predictions.\n"
+      "Examples:\n  overtake validate --only \"tables 5 and 6\"\n  overtake validate -o validation.html");
+  c->callback([flags, &exit_code] { exit_code = validate(*flags); });
 }
 
 }  // namespace overtake

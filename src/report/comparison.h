@@ -1,14 +1,29 @@
 #pragma once
 // Published figures beside ours.
 
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace overtake {
 
+enum class Area : std::uint8_t { collectives, kernels, steps, data_parallel, pipelines, memory };
+std::string_view to_string(Area);
+
+struct PublishedSource {
+  std::string_view name;  // short: "Zero Bubble, table 4"
+  std::string_view citation;
+  std::string_view url;
+  Area area = Area::steps;
+  // The source's own times of stages are put in: what is compared is the arithmetic of schedules, no prediction.
+  bool is_arithmetic = false;
+};
+
 struct Comparison {
-  std::string source;        // who published it: "Zero Bubble, table 4"
+  std::string source;        // the name of a PublishedSource
   std::string what;          // "1.5B, 8 GPUs, 24 micro-batches: ZB-1p / 1F1B"
   std::string unit;          // "x", "samples/GPU/s", "GB"
   double low = 0, high = 0;  // published; equal: one value, otherwise a range
@@ -21,16 +36,27 @@ struct Comparison {
   double error() const;
 };
 
-struct SourceErrors {
-  std::string source;
+// Of the sizes of errors, in percent.
+struct ErrorSummary {
   std::size_t rows = 0, ranges = 0, inside = 0;  // inside: of the ranges
-  double mean = 0, largest = 0;                  // of the errors' sizes, percent
+  double median = 0, mean = 0, largest = 0;
 };
+ErrorSummary summary_of(std::span<const Comparison> rows);
 
-// One per source, in the order of their first rows.
-std::vector<SourceErrors> errors_by_source(std::span<const Comparison> rows);
+// The rows of one source, or of all sources of an area that are predictions, or arithmetic.
+struct ComparisonGroup {
+  Area area = Area::steps;
+  bool is_arithmetic = false;
+  const PublishedSource* source = nullptr;  // none: of the area
+  ErrorSummary errors;
+};
+// Predictions first, area by area: the area, then its sources in their order. Those without rows are left out.
+std::vector<ComparisonGroup> groups_of(std::span<const Comparison> rows, std::span<const PublishedSource> sources);
 
-// Rows, then notes, then a line per source.
-std::string comparison_table(std::span<const Comparison> rows);
+// Rows, then notes, then a table of the groups.
+std::string comparison_table(std::span<const Comparison> rows, std::span<const PublishedSource> sources);
+// All of it, as `overtake validate --json` prints it and its page shows it.
+nlohmann::json to_json(std::span<const Comparison> rows, std::span<const PublishedSource> sources);
+std::string comparison_page(std::span<const Comparison> rows, std::span<const PublishedSource> sources);
 
 }  // namespace overtake

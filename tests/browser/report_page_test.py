@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Opens pages of `overtake report` in chromium and uses them as a person would.
+"""Opens pages of `overtake report` and `overtake validate` in chromium and uses them as a person would.
 
 Usage: report_page_test.py OVERTAKE. Exits 77, for "skipped", where chromium, its driver or selenium is missing.
 """
@@ -37,7 +37,7 @@ def open_browser():
     return webdriver.Chrome(service=Service(DRIVER), options=options)
 
 
-class ReportPage(unittest.TestCase):
+class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="overtake-browser-")
@@ -53,6 +53,17 @@ class ReportPage(unittest.TestCase):
         # Chromium's hint on these tests' own reading of pixels; the page never does.
         self.assertEqual([text for text in said if "Multiple readback operations" not in text], [])
 
+    def js(self, text, *arguments):
+        return self.browser.execute_script(text, *arguments)
+
+    def settle(self):
+        self.js("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def element(self, name):
+        return self.browser.find_element("id", name)
+
+
+class ReportPage(Page):
     # Writes the page of a trace and opens it.
     def open(self, trace, name="page"):
         path = pathlib.Path(self.folder.name)
@@ -64,15 +75,6 @@ class ReportPage(unittest.TestCase):
         self.browser.get(page.as_uri())
         self.settle()
         return page
-
-    def js(self, text, *arguments):
-        return self.browser.execute_script(text, *arguments)
-
-    def settle(self):
-        self.js("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-    def element(self, name):
-        return self.browser.find_element("id", name)
 
     def shown(self):
         data = self.js("return {...document.getElementById('base').dataset}")
@@ -287,6 +289,45 @@ class ReportPage(unittest.TestCase):
               f"{points} points on {memories} areas of memory, {width} pixels wide")
         self.assertLess(marks, rows * width)
         self.assertLess(points, memories * 4 * 4 * width)  # four kinds of bytes; two points above a pixel, two below
+
+
+class ComparisonPage(Page):
+    def setUp(self):
+        path = pathlib.Path(self.folder.name) / "rows.html"
+        done = subprocess.run([OVERTAKE, "validate", "--only", "klenk", "-o", str(path), "--overwrite", "--json"],
+                              check=True, capture_output=True, text=True)  # fmt: skip
+        self.data = json.loads(done.stdout.splitlines()[-1])
+        self.browser.get(path.as_uri())
+        self.settle()
+
+    def texts(self, selector):
+        return [e.text for e in self.browser.find_elements("css selector", selector) if e.is_displayed()]
+
+    def test_every_row_is_there_with_its_source_and_a_dot_at_its_error(self):
+        rows = self.data["rows"]
+        self.assertEqual(self.texts("tbody th"), [row["what"] for row in rows])
+        self.assertIn(self.data["sources"][0]["url"], self.texts("a[rel]"))
+        dots = self.js("return [...document.querySelectorAll('circle')].map((dot) => dot.cx.baseVal.value)")
+        zero = self.js("return document.querySelector('line.zero').x1.baseVal.value")
+        self.assertEqual(len(dots), len(rows))
+        for row, x in zip(rows, dots):
+            self.assertEqual(x > zero, row["error_percent"] > 0, row["what"])
+
+    def test_search_hides_rows_and_fades_their_dots(self):
+        self.browser.find_element("tag name", "body").send_keys("/")
+        self.element("search").send_keys("1 GiB")
+        self.settle()
+        shown = [row["what"] for row in self.data["rows"] if "1 GiB" in row["what"]]
+        self.assertEqual(self.texts("tbody th"), shown)
+        self.assertEqual(self.element("found").text, f"{len(shown)} of {len(self.data['rows'])} rows")
+        faded = self.js("return document.querySelectorAll('circle.faded').length")
+        self.assertEqual(faded, len(self.data["rows"]) - len(shown))
+
+    def test_a_row_marks_its_dot(self):
+        row = self.browser.find_element("css selector", "tbody tr")
+        ActionChains(self.browser).move_to_element(row).perform()
+        self.settle()
+        self.assertEqual(self.js("return document.querySelectorAll('circle.marked').length"), 1)
 
 
 if __name__ == "__main__":

@@ -27,27 +27,62 @@ TEST(Comparison, ErrorsOfValuesAndRanges) {
   EXPECT_FALSE(row(1, 2, 0.5).is_inside());
 }
 
-TEST(Comparison, MeanAndLargestPerSource) {
-  const std::vector<Comparison> rows = {{"a", "one", "x", 2, 2, 2.5, ""},
-                                        {"b", "range", "x", 1, 2, 1.5, ""},
-                                        {"a", "two", "x", 2, 2, 1.8, "too short"},
-                                        {"b", "outside", "x", 1, 2, 4, "too short"}};
-  const std::vector<SourceErrors> all = errors_by_source(rows);
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0].source, "a");
-  EXPECT_EQ(all[0].rows, 2u);
-  EXPECT_NEAR(all[0].mean, (25 + 10) / 2.0, 1e-9);
-  EXPECT_NEAR(all[0].largest, 25, 1e-9);
-  EXPECT_EQ(all[0].ranges, 0u);
-  EXPECT_EQ(all[1].ranges, 2u);
-  EXPECT_EQ(all[1].inside, 1u);
-  EXPECT_NEAR(all[1].mean, 50, 1e-9);
-  const std::string text = comparison_table(rows);
-  for (const char* part : {"+25.0 %", "inside", "outside, +100.0 %", "[1] too short", "1.00 to 2.00",
-                           "a: 2 rows, error 17.5 % on average, 25.0 % at most\n",
-                           "b: 2 rows, error 50.0 % on average, 100.0 % at most, 1 of 2 ranges met"})
+const std::vector<PublishedSource> kSources = {{"a", "A et al.", "https://a", Area::pipelines},
+                                               {"b", "B et al.", "https://b", Area::kernels},
+                                               {"c", "C et al.", "https://c", Area::pipelines},
+                                               {"d", "D et al.", "https://d", Area::pipelines, true},
+                                               {"unused", "U et al.", "https://u", Area::memory}};
+const std::vector<Comparison> kRows = {{"a", "one", "x", 2, 2, 2.5, ""},      {"b", "range", "x", 1, 2, 1.5, ""},
+                                       {"a", "two", "x", 2, 2, 1.8, "short"}, {"b", "outside", "x", 1, 2, 4, "short"},
+                                       {"a", "three", "x", 10, 10, 10.1, ""}, {"c", "four", "ms", 10, 10, 10.4, ""},
+                                       {"d", "exact", "x", 4, 4, 4, ""}};
+
+TEST(Comparison, PredictionsAndArithmeticAreSummedUpApartByArea) {
+  const std::vector<ComparisonGroup> groups = groups_of(kRows, kSources);
+  ASSERT_EQ(groups.size(), 7u);
+  const auto expect = [&](std::size_t i, Area area, bool is_arithmetic, std::string_view source, std::size_t rows,
+                          double median, double mean, double largest) {
+    const ComparisonGroup& g = groups[i];
+    EXPECT_EQ(g.area, area) << i;
+    EXPECT_EQ(g.is_arithmetic, is_arithmetic) << i;
+    EXPECT_EQ(g.source == nullptr ? "" : g.source->name, source) << i;
+    EXPECT_EQ(g.errors.rows, rows) << i;
+    EXPECT_NEAR(g.errors.median, median, 1e-9) << i;
+    EXPECT_NEAR(g.errors.mean, mean, 1e-9) << i;
+    EXPECT_NEAR(g.errors.largest, largest, 1e-9) << i;
+  };
+  expect(0, Area::kernels, false, "", 2, 50, 50, 100);
+  expect(1, Area::kernels, false, "b", 2, 50, 50, 100);
+  expect(2, Area::pipelines, false, "", 4, 7, 10, 25);
+  expect(3, Area::pipelines, false, "a", 3, 10, 12, 25);
+  expect(4, Area::pipelines, false, "c", 1, 4, 4, 4);
+  expect(5, Area::pipelines, true, "", 1, 0, 0, 0);
+  expect(6, Area::pipelines, true, "d", 1, 0, 0, 0);
+  EXPECT_EQ(groups[0].errors.ranges, 2u);
+  EXPECT_EQ(groups[0].errors.inside, 1u);
+  EXPECT_EQ(groups[2].errors.ranges, 0u);
+}
+
+TEST(Comparison, TheTableTellsAReasonOnce) {
+  const std::string text = comparison_table(kRows, kSources);
+  for (const char* part :
+       {"+25.0 %", "inside", "outside, +100.0 %", "[1] short", "1.00 to 2.00", "1 of 2", "pipelines, arithmetic"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
-  EXPECT_EQ(text.find("[2]"), std::string::npos) << "a reason is told once";
+  EXPECT_EQ(text.find("[2]"), std::string::npos);
+  EXPECT_EQ(text.find("unused"), std::string::npos);
+}
+
+TEST(Comparison, TheJsonHasEveryRowItsSourceAndTheAreas) {
+  const nlohmann::json j = to_json(kRows, kSources);
+  ASSERT_EQ(j["rows"].size(), kRows.size());
+  EXPECT_EQ(j["rows"][3]["published"], (nlohmann::json{1.0, 2.0}));
+  EXPECT_NEAR(j["rows"][3]["error_percent"].get<double>(), 100, 1e-9);
+  ASSERT_EQ(j["sources"].size(), 4u);
+  EXPECT_EQ(j["sources"][0]["url"], "https://b");
+  ASSERT_EQ(j["areas"].size(), 3u);
+  EXPECT_EQ(j["areas"][1]["area"], "pipelines");
+  EXPECT_NEAR(j["areas"][1]["median_error_percent"].get<double>(), 7, 1e-9);
+  EXPECT_EQ(j["areas"][2]["arithmetic"], true);
 }
 
 TEST(Validate, EveryRowHasASourceAndAnError) {
@@ -58,6 +93,7 @@ TEST(Validate, EveryRowHasASourceAndAnError) {
   std::set<std::string> sources, rows;
   for (const auto& s : j["sources"]) {
     EXPECT_FALSE(s["citation"].get<std::string>().empty());
+    EXPECT_TRUE(s["url"].get<std::string>().starts_with("https://")) << s;
     sources.insert(s["source"]);
   }
   EXPECT_EQ(sources.size(), 10u);
@@ -90,12 +126,30 @@ TEST(Validate, BubblesOfZeroBubble) {
 }
 
 TEST(Validate, OnlySomeRows) {
-  const CommandResult r = overtake("validate --only nvls");
+  const CommandResult r = overtake("validate --only nvls --json");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_NE(r.out.find("NVLS: 1 row, error"), std::string::npos) << r.out;
+  ASSERT_FALSE(r.json()["rows"].empty());
+  for (const auto& row : r.json()["rows"])
+    EXPECT_NE((row["source"].get<std::string>() + row["what"].get<std::string>()).find("NVLS"), std::string::npos);
+  const CommandResult of_area = overtake("validate --only memory --json");
+  ASSERT_EQ(of_area.exit_code, 0) << of_area.err;
+  EXPECT_EQ(of_area.json()["areas"].size(), 1u);
   const CommandResult bad = overtake("validate --only nothing-has-this");
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_NE(bad.err.find("--only nothing-has-this"), std::string::npos) << bad.err;
+}
+
+TEST(Validate, WritesAPageAndReplacesNone) {
+  const ScratchFolder folder;
+  const std::string page = folder / "rows.html";
+  ASSERT_EQ(overtake("validate --only nvls -o " + page).exit_code, 0);
+  const std::string text = read_text(page);
+  EXPECT_NE(text.find("github.com/NVIDIA/nccl-tests/issues/212"), std::string::npos);
+  const CommandResult again = overtake("validate --only nvls -o " + page);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--overwrite"), std::string::npos) << again.err;
+  EXPECT_EQ(overtake("validate --only nvls -o " + (folder / "rows.pdf")).exit_code, 2);
+  EXPECT_EQ(read_text(page), text);
 }
 
 }  // namespace

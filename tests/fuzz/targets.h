@@ -29,7 +29,7 @@
 #include "overtake/version.h"
 #include "passes/recognise.h"
 #include "plan/program.h"
-#include "report/page.h"
+#include "report/timeline_page.h"
 #include "run/spec_file.h"
 #include "sim/chakra/chakra.h"
 #include "train/checkpoint.h"
@@ -179,7 +179,7 @@ inline std::string feed_trace(std::string_view bytes) {
   return error_of([&] {
     const MemoryFile file(bytes);
     const TraceFile traces = read_traces({file.path()});
-    page_of(traces, figures_of(traces));
+    timeline_page(traces, figures_of(traces));
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "graph/live_memory.h"
 #include "report/figures.h"
-#include "report/page.h"
+#include "report/timeline_page.h"
 #include "report/perfetto.h"
 #include "temporary_folder.h"
 
@@ -272,7 +272,7 @@ TEST(Figures, RunsWithoutTasksAreThere) {
     EXPECT_EQ(figures.back().tasks, 0);
     EXPECT_FALSE(figures.back().speed_up);
     EXPECT_EQ(figures.back().devices.size(), 1u);
-    EXPECT_NE(page_of(file, figures).find("did not"), std::string::npos);
+    EXPECT_NE(timeline_page(file, figures).find("did not"), std::string::npos);
   }
 }
 
@@ -359,7 +359,7 @@ TEST(Page, HoldsItsDataAndNothingElse) {
   const std::string path = folder.write(
       "odd.json", R"([{"ph": "X", "name": "</script><b>", "cat": "forward", "pid": 1, "tid": 1, "ts": 5, "dur": 2}])");
   const TraceFile file = read_traces({path});
-  const std::string page = page_of(file, figures_of(file));
+  const std::string page = timeline_page(file, figures_of(file));
   EXPECT_EQ(page.find("</script><b>"), std::string::npos);
   EXPECT_EQ(page.find("http://"), std::string::npos);
   EXPECT_EQ(page.find("https://"), std::string::npos);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/validate/runs.h"
+#include "report/comparison.h"
 
 namespace overtake {
 
@@ -15,10 +16,6 @@ struct PublishedFigure {
   double low = 0, high = 0;  // equal: one value
   std::function<double(Laboratory&)> simulate;
   std::string note = {};  // where it does not fit: why, as far as we found out
-};
-
-struct PublishedSource {
-  std::string_view name, citation;
 };
 
 std::vector<PublishedSource> published_sources();

@@ -32,3 +32,16 @@ function make(tag, properties = {}, ...children) {
 }
 
 function swatch(colour) { return make("span", { className: "swatch", style: { background: colour } }); }
+
+function table(title, header, rows, note) {
+  const cells = (row, tag) => row.map((cell, i) => {
+    const { content, left } = cell?.content ? cell : { content: [cell], left: false };
+    const properties = { className: left ? "left" : "" };
+    if (tag === "th" || i === 0) properties.scope = tag === "th" ? "col" : "row";
+    return make(i === 0 ? "th" : tag, properties, ...content);
+  });
+  return make("div", {}, make("h2", {}, title),
+    make("table", {}, make("thead", {}, make("tr", {}, ...cells(header, "th"))),
+      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row, "td"))))),
+    ...(note ? [make("p", {}, note)] : []));
+}

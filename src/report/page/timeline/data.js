@@ -1,4 +1,4 @@
-// The page's data, made ready to draw. The form it comes in is described in src/report/page.cpp.
+// The page's data, made ready to draw. The form it comes in is described in src/report/timeline_page.cpp.
 
 function runningSums(distances, restarts) {
   const out = new Float64Array(distances.length);

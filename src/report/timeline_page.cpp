@@ -1,8 +1,8 @@
-#include "report/page.h"
+#include "report/timeline_page.h"
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "report/html_page.h"
 
 namespace overtake {
 namespace {
@@ -77,27 +77,9 @@ json run_of(const RecordedRun& run) {
           {"tasks", columns_of(run)}};
 }
 
-// Nothing inside a script element may look like its end; "<" as an escape cannot.
-std::string inside_script(const json& data) {
-  std::string out;
-  for (const char c : data.dump(-1, ' ', false, json::error_handler_t::replace)) {
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  }
-  return out;
-}
-
-void fill(std::string& page, std::string_view place, std::string_view content) {
-  const std::size_t at = page.find(place);
-  OVERTAKE_CHECK(at != std::string::npos, "the page has no place for {}", place);
-  page.replace(at, place.size(), content);
-}
-
 }  // namespace
 
-std::string page_of(const TraceFile& traces, const std::vector<RunFigures>& figures) {
+std::string timeline_page(const TraceFile& traces, const std::vector<RunFigures>& figures) {
   json runs = json::array();
   for (const RecordedRun& run : traces.runs) runs.push_back(run_of(run));
   json communication = json::array();
@@ -107,11 +89,7 @@ std::string page_of(const TraceFile& traces, const std::vector<RunFigures>& figu
                      {"communication", communication},
                      {"runs", std::move(runs)},
                      {"figures", to_json(figures)}};
-  std::string page(kPageFrame);
-  fill(page, "/*style*/", kPageStyle);
-  fill(page, "/*script*/", kPageScript);
-  fill(page, "/*data*/", inside_script(data));
-  return page;
+  return html_page(kTimelinePage, data);
 }
 
 }  // namespace overtake

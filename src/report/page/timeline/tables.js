@@ -26,19 +26,6 @@ function runCard(run, isFirst) {
     make("dl", {}, ...facts.map(([what, value]) => make("div", {}, make("dt", {}, what), make("dd", {}, value)))));
 }
 
-function table(title, header, rows, note) {
-  const cells = (row, tag) => row.map((cell, i) => {
-    const { content, left } = cell?.content ? cell : { content: [cell], left: false };
-    const properties = { className: left ? "left" : "" };
-    if (tag === "th" || i === 0) properties.scope = tag === "th" ? "col" : "row";
-    return make(i === 0 ? "th" : tag, properties, ...content);
-  });
-  return make("div", {}, make("h2", {}, title),
-    make("table", {}, make("thead", {}, make("tr", {}, ...cells(header, "th"))),
-      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row, "td"))))),
-    ...(note ? [make("p", {}, note)] : []));
-}
-
 function withBar(part, whole, isBad) {
   const width = whole > 0 ? `${Math.min(100, (100 * part) / whole)}%` : "0";
   const bar = make("span", { className: "bar", "aria-hidden": "true" },

@@ -1,0 +1,41 @@
+# overtake_embed_pages(OUT): makes a C++ file of the pages in src/report/page/, each of a frame, styles and scripts. Scripts
+# of a page become one, in the order given. Included by the build, and run by it as a script (cmake -DROOT=. -DOUT=... -P).
+set(OVERTAKE_PAGES Timeline Comparison)
+set(OVERTAKE_PAGE_Timeline timeline)
+set(OVERTAKE_PAGE_SCRIPTS_Timeline shared/text.js timeline/data.js timeline/tables.js timeline/layout.js timeline/draw.js
+    timeline/details.js timeline/timeline.js timeline/main.js)
+set(OVERTAKE_PAGE_Comparison comparison)
+set(OVERTAKE_PAGE_SCRIPTS_Comparison shared/text.js comparison/chart.js comparison/main.js)
+
+set(OVERTAKE_PAGES_FILE ${CMAKE_CURRENT_LIST_FILE})
+function(overtake_embed_pages out)
+  get_filename_component(root ${OVERTAKE_PAGES_FILE}/../.. ABSOLUTE)
+  set(files ${OVERTAKE_PAGES_FILE} ${root}/src/report/page/shared/style.css)
+  foreach(page ${OVERTAKE_PAGES})
+    set(folder ${root}/src/report/page)
+    list(APPEND files ${folder}/${OVERTAKE_PAGE_${page}}/page.html ${folder}/${OVERTAKE_PAGE_${page}}/style.css)
+    foreach(script ${OVERTAKE_PAGE_SCRIPTS_${page}})
+      list(APPEND files ${folder}/${script})
+    endforeach()
+  endforeach()
+  add_custom_command(OUTPUT ${out} COMMAND ${CMAKE_COMMAND} -DROOT=${root} -DOUT=${out} -P ${OVERTAKE_PAGES_FILE}
+                     DEPENDS ${files} VERBATIM)
+endfunction()
+
+if(CMAKE_SCRIPT_MODE_FILE)
+  set(folder ${ROOT}/src/report/page)
+  file(READ ${folder}/shared/style.css shared)
+  file(WRITE ${OUT} "#include \"report/html_page.h\"\n\nnamespace overtake {\n\n")
+  foreach(page ${OVERTAKE_PAGES})
+    file(READ ${folder}/${OVERTAKE_PAGE_${page}}/page.html frame)
+    file(READ ${folder}/${OVERTAKE_PAGE_${page}}/style.css style)
+    set(script "")
+    foreach(name ${OVERTAKE_PAGE_SCRIPTS_${page}})
+      file(READ ${folder}/${name} text)
+      string(APPEND script "${text}")
+    endforeach()
+    file(APPEND ${OUT} "const PageParts k${page}Page = {\n    .frame = R\"~~~~(${frame})~~~~\",\n"
+                       "    .style = R\"~~~~(${shared}\n${style})~~~~\",\n    .script = R\"~~~~(${script})~~~~\"};\n")
+  endforeach()
+  file(APPEND ${OUT} "\n}  // namespace overtake\n")
+endif()
