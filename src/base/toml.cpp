@@ -19,13 +19,21 @@ class Scan {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'') {
+        const std::size_t begin = at_;
         if (!skip_string(c)) return "a text of several lines with both a backslash and a letter beyond ASCII";
+        // Anything else that it stands behind is no text to the library either, but a value that it looks for the end
+        // of.
+        if (std::string_view("\n=,[{").find(before_) == std::string_view::npos &&
+            !std::ranges::all_of(text_.substr(begin, at_ - begin), is_ascii))
+          return "a letter beyond ASCII in quotes where no value and no key begins";
+        before_ = c;
       } else if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else {
         count(c);
         if (depth_ > kMostTomlDepth || dots_ > kMostTomlDepth) return "nested too deeply";
         if (!is_ascii(c)) return "a letter beyond ASCII outside quotes";
+        if (c != ' ' && c != '\t' && c != '\r') before_ = c;
         ++at_;
       }
     }
@@ -69,6 +77,7 @@ class Scan {
 
   std::string_view text_;
   std::size_t at_ = 0, depth_ = 0, dots_ = 0;
+  char before_ = '\n';  // the last one outside of quotes that is no space, or the quote itself
 };
 
 }  // namespace

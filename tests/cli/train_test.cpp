@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/hash.h"
@@ -177,17 +179,21 @@ TEST(Train, TraceHasOneTrackPerLane) {
       overtake("train lenet --batch 1 --data synthetic:64 --steps 4 --schedule ooo --trace " + trace);
   ASSERT_EQ(r.exit_code, 0);
   const auto written = nlohmann::json::parse(read_text(trace));
-  std::set<int> lanes;
-  std::set<std::string> kinds;
+  std::map<int, std::string> names;  // of threads
+  for (const auto& e : written.at("traceEvents"))
+    if (e.at("name") == "thread_name") names[e.at("tid")] = e.at("args").at("name");
+  std::set<std::string> lanes, kinds;
   for (const auto& e : written.at("traceEvents")) {
     if (e.at("ph") != "X") continue;
-    lanes.insert(e.at("tid").get<int>());
+    lanes.insert(names.at(e.at("tid")));
     kinds.insert(e.at("cat").get<std::string>());
     EXPECT_GE(e.at("dur").get<double>(), 0);
   }
   // How many lanes pay is measured, so it may differ from run to run.
   const bool has_two = (r.out + r.err).find("on 2 lane") != std::string::npos;
-  EXPECT_EQ(lanes, has_two ? (std::set<int>{0, 1}) : (std::set<int>{0}));
+  EXPECT_EQ(lanes,
+            has_two ? (std::set<std::string>{"main lane", "side lane 1"}) : (std::set<std::string>{"main lane"}));
+  EXPECT_EQ(names.size(), lanes.size());
   EXPECT_EQ(kinds, (std::set<std::string>{"forward", "input_grad", "weight_grad", "update"}));
 }
 

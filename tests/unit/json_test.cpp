@@ -97,6 +97,9 @@ TEST(Toml, LettersBeyondAsciiAreForTexts) {
             "a.toml:2: not TOML that can be read: a letter beyond ASCII outside quotes; look again");
   for (const char* text : {"a = \"\"\"\\\n é\"\"\"", "a = \"\"\"\\é\"\"\"", "a = \"\"\"é\\\n b\"\"\""})
     EXPECT_NE(toml_error(text).find("of several lines"), std::string::npos) << text;
+  EXPECT_EQ(toml_error("\"é\" = ['é',\n  \"é\", { \"é\" = \"é\", \"ö\" = 1 }]\n[\"ü\"]"), "");
+  for (const char* text : {"a = 70f\"é\"", "a = 1 'é'", "a = \"x\"\"é\"", "a = .\"é\"", "a = \"x\" # é\nb = {}\"é\""})
+    EXPECT_NE(toml_error(text).find("in quotes where no value and no key begins"), std::string::npos) << text;
 }
 
 TEST(Toml, DotsAndBracketsElsewhereAreNoLevels) {

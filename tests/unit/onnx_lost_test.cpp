@@ -123,6 +123,27 @@ TEST(OnnxLost, AParameterWhoseCallsAreGone) {
   EXPECT_TRUE(says(error_of(parts), {"scale (1)"}));
 }
 
+// A recurrent cell that starts from zeros: its first product is known to the export, which leaves the result. Its
+// parameters are used elsewhere, so none of them is missing.
+TEST(OnnxLost, ALayerOfKnownValuesThatOtherwiseIsThere) {
+  write::ModelParts parts = listed_linear();
+  parts.nodes = {call(node("Gemm", {"in", "fc.weight", "fc.bias"}, {"linear"}, {attribute("transB", 1)}), "linear",
+                      "linear.default", "%x, %p_fc_weight, %p_fc_bias", "fc"),
+                 call(node("Add", {"linear", "linear_1"}, {"add"}, {}, "node_add"), "add", "add.Tensor",
+                      "%linear, %getitem_1", "cell")};
+  parts.initializers.push_back(weight("linear_1", {1, 4}));
+  parts.outputs = {write::value("add", {"batch", 4})};
+  EXPECT_TRUE(says(error_of(parts), {"net.onnx", "folded layers", "linear_1 of module cell", "'node_add'", "(1)",
+                                     "optimize=False", "`accept_folded`"}));
+  // A parameter may be called so.
+  parts.initializers.pop_back();
+  parts.initializers.push_back(weight("linear_1", {4}));
+  parts.nodes[1] =
+      call(node("Add", {"linear", "linear_1"}, {"add"}, {}, "node_add"), "add", "add.Tensor", "%linear, %p_linear_1");
+  parts.graph_metadata = listing({"fc.weight", "fc.bias", "linear_1"});
+  EXPECT_EQ(weights_of(imported(parts)), (std::vector<std::string>{"fc.bias", "fc.weight", "linear_1"}));
+}
+
 TEST(OnnxLost, AParameterThatTheModelDoesNotUseIsNotLost) {
   write::ModelParts parts = listed_linear();
   parts.graph_metadata = listing({"fc.weight", "fc.bias", "pooler.weight"});

@@ -42,10 +42,8 @@ class CallsOfFile {
   bool tie(const SignatureTensor& t) const { return from_elsewhere_.contains(t.name); }
   // Whether a call takes what no other one makes: the export has computed that, from parameters perhaps.
   bool have_gaps() const {
-    return std::ranges::any_of(named_, [&](std::string_view value) { return is_gap(value); });
-  }
-  bool is_gap(std::string_view value) const {
-    return named_.contains(value) && !made_.contains(value) && !list_.is_given(value);
+    return std::ranges::any_of(
+        named_, [&](std::string_view value) { return !made_.contains(value) && !list_.is_given(value); });
   }
 
  private:
@@ -87,9 +85,17 @@ bool is_of_layer(std::string_view value) {
 std::vector<std::string> Importer::folded_layers() const {
   std::vector<std::string> folded;
   if (!file_.signature) return folded;
-  const CallsOfFile calls(file_, *file_.signature, needed_);
-  for (const Tensor& t : file_.initializers)
-    if (is_of_layer(t.name) && calls.is_gap(t.name)) folded.push_back(t.name);
+  const Signature& list = *file_.signature;
+  for (const Tensor& t : file_.initializers) {
+    if (!is_of_layer(t.name) || list.is_given(t.name) || list.of_name(t.name) != nullptr) continue;
+    const auto user = std::ranges::find_if(file_.nodes, [&](const Node& node) {
+      return std::ranges::find(node.inputs, t.name) != node.inputs.end() &&
+             std::ranges::any_of(node.outputs, [&](const std::string& name) { return needed_.contains(name); });
+    });
+    if (user == file_.nodes.end()) continue;
+    const std::string module = user->scope.empty() ? "" : fmt::format(" of module {}", user->scope);
+    folded.push_back(fmt::format("{}{}, which {} takes", t.name, module, user->label()));
+  }
   for (const Node& node : file_.nodes)
     if (has_folded_norm(node)) folded.push_back(fmt::format("the batch norm of {}", node.label()));
   return folded;
