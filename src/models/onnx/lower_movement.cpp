@@ -249,8 +249,9 @@ Value chosen(Call& c, Value x, std::int64_t axis, const Dims& places) {
 // Rows of a table, of which `padding` (-1: none) is not trained by being looked up.
 Value rows_of_table(Call& c, std::int64_t padding) {
   const Dims table = c.dims(0);
+  Item& indices = c.item(1);
   c.importer.check_positions(c.item(0), c.node);
-  const Value ids = c.importer.indices_of(c.item(1), c.node, table[0]);
+  const Value ids = c.importer.indices_of(indices, c.node, table[0]);
   Attrs attrs{{"vocabulary", table[0]}, {"width", table[1]}};
   if (padding >= 0) attrs.set("padding", padding);
   const Value rows =
