@@ -33,7 +33,13 @@ json parse_json(std::string_view text, const json::parser_callback_t& take) {
   if (const std::size_t at = too_deep_at(text); at != std::string_view::npos)
     throw json::parse_error::create(
         101, at, fmt::format("nested too deeply: there are more than {} levels", kMostJsonDepth), nullptr);
-  return json::parse(text, take);
+  try {
+    return json::parse(text, take);
+  } catch (const json::out_of_range& error) {
+    constexpr int kNumberOverflow = 406;
+    if (error.id != kNumberOverflow) throw;
+    throw json::parse_error::create(101, 0, "a number is larger than any double", nullptr);
+  }
 }
 
 json parse_json_or_discard(std::string_view text) {

@@ -16,8 +16,8 @@ namespace overtake {
 // level, so that a deeper one would overflow the stack. Files of ours and of profilers have a dozen levels.
 inline constexpr std::size_t kMostJsonDepth = 64;
 
-// Throws json::parse_error for what is not JSON or nested deeper. `take` sees every value as soon as it is complete, as
-// json::parse() describes it.
+// Throws json::parse_error for what is not JSON, nested deeper, or a number that no double can hold. `take` sees every
+// value as soon as it is complete, as json::parse() describes it.
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& take = nullptr);
 
 // The same for readers that have nothing to say about the error: the value is_discarded() then.

@@ -50,7 +50,7 @@ TEST(Json, BracketsInTextsAreNoLevels) {
 }
 
 TEST(Json, WhatIsNoJsonIsSaid) {
-  for (const char* text : {"", "]", "[", "{\"a\"}", "nul", "[1] 2", "\"\xff\""}) {
+  for (const char* text : {"", "]", "[", "{\"a\"}", "nul", "[1] 2", "\"\xff\"", "[1e999]"}) {
     EXPECT_THROW(parse_json(text), json::parse_error) << text;
     EXPECT_TRUE(parse_json_or_discard(text).is_discarded()) << text;
   }
