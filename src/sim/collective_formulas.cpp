@@ -31,6 +31,7 @@ class Formula {
 
   double time() const {
     if (operation_ == Operation::send_recv) return hops(1, worst()) + over(bytes_, worst());
+    if (operation_ == Operation::all_to_all) return all_to_all();
     if (operation_ == Operation::broadcast) return broadcast();
     switch (algorithm_) {
       case Algorithm::automatic:
@@ -98,6 +99,13 @@ class Formula {
     // A node inside one of the two trees sends three halves there and one in the other; few nodes have fewer children.
     const double outside = over(std::min(2.0, nodes() / 2) * bytes_ / rings, group_.rail);
     return 2 * tree_hops() + std::max(inside, outside);
+  }
+  double all_to_all() const {
+    // A round whose messages all stay in the node is a short one.
+    const double rounds = std::ceil((n() - 1) / kPeersAtOnce),
+                 near = is_across() ? std::floor(local() / kPeersAtOnce) : 0;
+    return hops(near, group_.inside) + hops(rounds - near, group_.exchange) +
+           over(bytes_ * (n() - 1) / n(), group_.exchange);
   }
   double broadcast() const {
     if (algorithm_ == Algorithm::tree) return tree_hops() + over(2 * bytes_, group_.inside);
@@ -203,12 +211,15 @@ double wire_bytes(const DeviceGroup& group, Operation operation, Algorithm algor
 
 Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes, Algorithm algorithm,
               Protocol protocol) {
-  if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
+  const std::string_view why = cannot_run(group, operation, algorithm);
+  if (!why.empty() && is_of_messages(operation))
+    fail_user("collective: {} among {} devices: {}; use groups of fewer", to_string(operation), group.size(), why);
+  if (!why.empty())
     fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
   if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
-  if (operation == Operation::send_recv) algorithms = {Algorithm::ring};
+  if (is_of_messages(operation)) algorithms = {Algorithm::ring};
   std::vector<Protocol> protocols{protocol};
   if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
   const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;

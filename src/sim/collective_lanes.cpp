@@ -237,6 +237,24 @@ class Builder {
     return add(lane, std::move(needs));
   }
 
+  // From each rank to each other, beginning with the next. Lanes go by the rank that receives, because routes to one
+  // device are found together.
+  void add_all_pairs() {
+    const std::uint32_t n = ranks();
+    std::vector<std::uint32_t> order;
+    for (const std::vector<std::uint32_t>& node : group_.nodes) order.insert(order.end(), node.begin(), node.end());
+    const auto lane = [n](std::uint32_t from, std::uint32_t distance) {
+      return (from + distance) % n * (n - 1) + distance - 1;
+    };
+    for (std::uint32_t to = 0; to < n; ++to)
+      for (std::uint32_t distance = 1; distance < n; ++distance) {
+        const std::uint32_t from = (to + n - distance) % n;
+        add({.from = order[from], .to = order[to], .pieces = n, .place = order[to]},
+            distance <= kPeersAtOnce ? std::vector<Need>{}
+                                     : std::vector<Need>{{lane(from, distance - kPeersAtOnce), kWhole}});
+      }
+  }
+
   LaneTable finish(Algorithm algorithm) {
     LaneTable table;
     table.algorithm = algorithm;
@@ -282,6 +300,8 @@ class Builder {
 
 std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algorithm algorithm) {
   if (operation == Operation::send_recv) return group.size() == 2 ? "" : "send and receive are between two devices";
+  if (operation == Operation::all_to_all)
+    return group.size() <= kMostPeers ? "" : "its messages are simulated one by one, among 2048 devices at most";
   switch (algorithm) {
     case Algorithm::automatic:
     case Algorithm::ring:
@@ -314,6 +334,8 @@ LaneTable make_lanes(const DeviceGroup& group, Paths& paths, Operation operation
   if (group.size() < 2) return builder.finish(algorithm);
   if (operation == Operation::send_recv) {
     builder.add({.from = 0, .to = 1}, {});
+  } else if (operation == Operation::all_to_all) {
+    builder.add_all_pairs();
   } else if (algorithm == Algorithm::tree) {
     operation == Operation::broadcast ? builder.add_broadcast_tree(root) : builder.add_double_trees();
   } else if (algorithm == Algorithm::halving_doubling) {
@@ -344,6 +366,8 @@ std::string_view to_string(Operation operation) {
       return "broadcast";
     case Operation::send_recv:
       return "send-recv";
+    case Operation::all_to_all:
+      return "all-to-all";
   }
   return "";
 }

@@ -260,4 +260,32 @@ DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::ui
   return group;
 }
 
+void measure_exchange(Paths& paths, DeviceGroup& group) {
+  if (group.exchange.bytes_per_ns > 0 || group.size() < 2) return;
+  struct Load {
+    double pairs = 0;
+    LinkKind kind = LinkKind::nvlink;  // of the slowest way over the link
+  };
+  std::vector<Load> load(paths.topology().links.size());
+  for (const std::uint32_t to : group.devices)
+    for (const std::uint32_t from : group.devices) {
+      if (from == to) continue;
+      const PathId path = paths.between(from, to);
+      group.exchange.latency_ns = std::max(group.exchange.latency_ns, paths.network().path_latency_ns(path));
+      for (const LinkId l : paths.network().path_links(path)) {
+        load[l].pairs += 1;
+        load[l].kind = std::max(load[l].kind, paths.kind(path));
+      }
+    }
+  double least = 1e18;  // bytes/ns of each pair
+  for (std::size_t l = 0; l < load.size(); ++l) {
+    if (load[l].pairs == 0) continue;
+    const double share = static_cast<double>(paths.topology().links[l].bandwidth) / 1e9 / load[l].pairs;
+    if (share >= least) continue;
+    least = share;
+    group.exchange.kind = load[l].kind;
+  }
+  group.exchange.bytes_per_ns = least * (group.size() - 1);
+}
+
 }  // namespace overtake

@@ -54,10 +54,13 @@ struct DeviceGroup {
   bool has_rails = false;  // several nodes of equal size, and equal places of different nodes have ways of their own
   // Orders of the ranks to send in, one per ring, to be used at once with equal shares.
   std::vector<std::vector<std::uint32_t>> rings;
-  Hop inside;                          // around the ranks of a node
-  Hop rail;                            // between equal places of different nodes
-  Hop across;                          // from the last of a node to the first of the next, in the rings
-  double ring_bytes_per_ns = 0;        // of all rings together, where each rank sends
+  Hop inside;                    // around the ranks of a node
+  Hop rail;                      // between equal places of different nodes
+  Hop across;                    // from the last of a node to the first of the next, in the rings
+  double ring_bytes_per_ns = 0;  // of all rings together, where each rank sends
+  // In an all-to-all: what each rank sends to all others together, over links that all share. From measure_exchange();
+  // 0 bytes/ns before that.
+  Hop exchange{.bytes_per_ns = 0};
   std::optional<Reducer> reducer;      // the nearest, for all ranks
   std::vector<Reducer> rail_reducers;  // with rails and no such: one for each place in the nodes; or empty
 
@@ -69,5 +72,7 @@ struct DeviceGroup {
 
 // The devices must be different.
 DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices);
+// Looks at the way of every pair, so it is done where an all-to-all is wanted.
+void measure_exchange(Paths& paths, DeviceGroup& group);
 
 }  // namespace overtake
