@@ -45,6 +45,8 @@ class Formula {
         return hierarchical();
       case Algorithm::in_network:
         return in_network();
+      case Algorithm::torus:
+        return torus();
     }
     return 0;
   }
@@ -138,12 +140,36 @@ class Formula {
            (is_one ? 0 : inside_nodes());
   }
 
+  // Of two parts per dimension, each beginning with another; the slowest counts. Exact where all dimensions are equal;
+  // elsewhere parts meet on links, and it takes up to a third longer.
+  double torus() const {
+    const RankTorus& torus = *group_.torus;
+    const std::size_t dimensions = torus.sizes.size();
+    double slowest = 0;
+    for (std::size_t begin = 0; begin < dimensions; ++begin) {
+      double left = bytes_ / static_cast<double>(2 * dimensions), time = 0;
+      for (std::size_t i = 0; i < dimensions; ++i) {
+        const std::size_t d = (begin + i) % dimensions;
+        left /= torus.sizes[d];
+        const double steps = torus.sizes[d] - 1.0;
+        time += hops(steps, torus.hops[d]) + over(left * steps, torus.hops[d]);
+      }
+      slowest = std::max(slowest, time);
+    }
+    return passes() * slowest;
+  }
+
   const DeviceGroup& group_;
   Operation operation_;
   Algorithm algorithm_;
   Protocol protocol_;
   double bytes_;
 };
+
+// Between chips that NCCL does not know, nothing is known of a protocol: links have their own latency and bandwidth.
+bool is_without_nccl(const DeviceGroup& group) {
+  return group.inside.kind == LinkKind::ici && group.across.kind == LinkKind::ici && group.rail.kind == LinkKind::ici;
+}
 
 }  // namespace
 
@@ -153,19 +179,21 @@ std::int64_t base_ns(const DeviceGroup& group, Algorithm algorithm, Protocol pro
     return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
   }
   if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 0;
+  if (is_without_nccl(group)) return 0;
   const PerProtocol& base = algorithm == Algorithm::tree ? kTreeBase : kRingBase;
   return std::llround(base[index_of(protocol)] * 1e3);
 }
 
 std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return hop.latency_ns;
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic || hop.kind == LinkKind::ici)
+    return hop.latency_ns;
   const HopTimes& times = hop.kind == LinkKind::nvlink ? kNvlink : hop.kind == LinkKind::pcie ? kPcie : kNet;
   const PerProtocol& time = algorithm == Algorithm::tree ? times.tree : times.ring;
   return std::max(hop.latency_ns, static_cast<std::int64_t>(std::llround(time[index_of(protocol)] * 1e3)));
 }
 
 double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 1;
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic || kind == LinkKind::ici) return 1;
   const bool is_nvlink = kind == LinkKind::nvlink;
   // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks. Elsewhere half is
   // flags.
@@ -218,7 +246,8 @@ Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes,
     fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
-  if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
+  if (algorithm == Algorithm::automatic)
+    algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network, Algorithm::torus};
   if (is_of_messages(operation)) algorithms = {Algorithm::ring};
   std::vector<Protocol> protocols{protocol};
   if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};

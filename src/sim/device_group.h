@@ -42,9 +42,16 @@ struct Reducer {
 
 // The usual way between two ranks: the worst of a kind.
 struct Hop {
-  LinkKind kind = LinkKind::nvlink;
+  LinkKind kind = LinkKind::ici;
   std::int64_t latency_ns = 0;
   double bytes_per_ns = 1e9;
+};
+
+// Ranks that are a torus themselves: a whole one, or every k-th device along some of its dimensions.
+struct RankTorus {
+  std::vector<std::uint32_t> sizes;  // of those dimensions along which there are several
+  std::vector<std::uint32_t> ranks;  // by place: the last dimension counts fastest
+  std::vector<Hop> hops;             // per dimension, from one rank to the next
 };
 
 struct DeviceGroup {
@@ -61,6 +68,7 @@ struct DeviceGroup {
   // In an all-to-all: what each rank sends to all others together, over links that all share. From measure_exchange();
   // 0 bytes/ns before that.
   Hop exchange{.bytes_per_ns = 0};
+  std::optional<RankTorus> torus;      // where the ranks are one
   std::optional<Reducer> reducer;      // the nearest, for all ranks
   std::vector<Reducer> rail_reducers;  // with rails and no such: one for each place in the nodes; or empty
 
