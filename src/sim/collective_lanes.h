@@ -19,9 +19,9 @@ std::string_view to_string(Algorithm);
 inline constexpr std::uint8_t kWhole = 255;
 
 // An all-to-all is a message from each rank to each other, as NCCL's users write it (github.com/NVIDIA/nccl/pull/316:
-// a group of sends and receives). So many of a rank's are under way at once: "each channel can process send/recv
-// operations from at most 8 peers at once" (S. Jeaugey, github.com/NVIDIA/nccl/issues/665).
-inline constexpr std::uint32_t kPeersAtOnce = 8;
+// a group of sends and receives). So many of a rank's are under way at once: a channel serves 8 peers at most (S.
+// Jeaugey, github.com/NVIDIA/nccl/issues/665), and of 8 channels each peer has 2 (log in issues/1189).
+inline constexpr std::uint32_t kPeersAtOnce = 8 * 8 / 2;
 inline constexpr std::uint32_t kMostPeers = 2048;  // of a group: lanes are as many as pairs
 
 // Whether an operation has one way to do it, whatever algorithm others take.

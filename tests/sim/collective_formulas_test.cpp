@@ -93,7 +93,7 @@ TEST(Tuning, FormulaAndSimulationAgree) {
         }
 }
 
-// Of an all-to-all, too: eight messages of a rank begin at once, so latency is that of rounds.
+// Of an all-to-all, too: many messages of a rank begin at once, so latency is that of rounds.
 TEST(Tuning, FormulaAndSimulationAgreeOnAllToAll) {
   for (const char* preset : {"dgx-h100", "dgx-h100:4", "p3.16xlarge", "p3.8xlarge:2", "cpu-hosts", "dgx-a100:3"})
     for (const Protocol protocol : {Protocol::ideal, Protocol::ll, Protocol::simple})

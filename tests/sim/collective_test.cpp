@@ -156,10 +156,10 @@ TEST(Collective, BroadcastAndSend) {
   EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), kWayNs + 1000);
 }
 
-// n - 1 messages of an n-th leave each rank, eight at once; the next eight begin when these have come.
+// n - 1 messages of an n-th leave each rank, 32 at once; the next 32 begin when these have come.
 TEST(Collective, AllToAllOnASwitch) {
-  for (const std::int64_t n : {2, 3, 8, 9, 10, 17, 24}) {
-    const std::int64_t rounds = (n - 1 + 7) / 8, piece = 84'000;  // divides by 100 B/ns among 1 to 8
+  for (const std::int64_t n : {2, 3, 8, 24, 33, 34, 65, 72}) {
+    const std::int64_t rounds = (n - 1 + 31) / 32, piece = 84'000;
     EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::automatic, n * piece, Operation::all_to_all),
               rounds * kWayNs + (n - 1) * piece / 100)
         << n;

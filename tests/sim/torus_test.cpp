@@ -195,7 +195,7 @@ TEST(Torus, AllToAllIsBoundByItsLinks) {
   const CollectiveId id = s.collectives.add(
       {.group = s.all(), .operation = Operation::all_to_all, .bytes = bytes, .protocol = Protocol::ideal});
   const double floor = static_cast<double>(bytes) * 4 / 8 / kRate;
-  EXPECT_NEAR(static_cast<double>(s.collectives.choice(id).predicted_ns), floor + 8 * 6 * kLatency, 1000);
+  EXPECT_NEAR(static_cast<double>(s.collectives.choice(id).predicted_ns), floor + 2 * 6 * kLatency, 1000);
   s.collectives.ready_all(0, id);
   const auto time = static_cast<double>(s.run());
   EXPECT_GE(time, floor);
