@@ -12,6 +12,9 @@ namespace {
 constexpr std::string_view kExchange = "NCCL, all-to-all", kRack = "GB200 NVL72, all-reduce";
 
 constexpr const char* kLinkNote = "0.82 of an NVLink is payload here, what NCCL counts on; measured is 0.74.";
+constexpr const char* kNodesNote =
+    "The rule leaves out the piece that a rank keeps: of 16 pieces it sends 15, 8 of them to the other node, which is "
+    "1.875.";
 constexpr const char* kRackNote =
     "The switch adds at 0.74 of what NCCL counts on for Blackwell's NVLinks here, as NCCL's cost model has it; "
     "measured "
@@ -53,11 +56,13 @@ void add_exchanges(std::vector<PublishedFigure>& all) {
   for (const std::uint32_t nodes : {2u, 6u}) {
     const double published = nodes / (nodes - 1.0);
     all.push_back({std::string(kExchange), fmt::format("{} nodes of 8 H100, 1 GiB: bus bandwidth / a card's", nodes),
-                   "x", published, published, [nodes](Laboratory&) {
+                   "x", published, published,
+                   [nodes](Laboratory&) {
                      return bus_gb_per_s(fmt::format("dgx-h100:{}", nodes), 8 * nodes, std::int64_t{1} << 30,
                                          Operation::all_to_all) /
                             50;
-                   }});
+                   },
+                   nodes == 2 ? kNodesNote : ""});
   }
   for (const auto& [gib, published] : {std::pair{1, 681.17}, {8, 834.57}})
     all.push_back(
