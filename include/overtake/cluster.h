@@ -81,10 +81,11 @@ struct SwitchType {
   bool operator==(const SwitchType&) const = default;
 };
 
-enum class LinkKind : std::uint8_t { nvlink, pcie, ethernet, infiniband };  // networks last
+enum class LinkKind : std::uint8_t { ici, nvlink, pcie, ethernet, infiniband };  // networks last
 enum class Wiring : std::uint8_t {
-  all,  // each of the one side with each of the other
-  rail  // the i-th of the one side (in its node) with the i-th of the other
+  all,   // each of the one side with each of the other
+  rail,  // the i-th of the one side (in its node) with the i-th of the other
+  block  // the nodes in as many blocks as there are switches on the other side, one for each block
 };
 
 // "leaf", "dgx/h100" (all of them in a node) or "dgx/h100.3" (the fourth).
@@ -107,14 +108,36 @@ struct LinkType {
   bool operator==(const LinkType&) const = default;
 };
 
+// Devices that are joined to their neighbours along each dimension, the last to the first, and pass on what is for
+// others: a ring, a 2-D torus, a 3-D torus. They are taken in their own order, along the last dimension first.
+struct TorusType {
+  Endpoint devices;                   // all of a kind in a kind of node
+  std::vector<std::int32_t> shape{};  // empty: as equal as their number allows
+  std::int32_t dimensions = 3;        // where there is no shape
+  LinkKind kind = LinkKind::ici;
+  std::int64_t bandwidth = 0;  // bytes/s in each direction, of one link between neighbours
+  std::int64_t latency_ns = 0;
+  bool operator==(const TorusType&) const = default;
+};
+
+enum class NetworkKind : std::uint8_t {
+  modelled,  // as its links say
+  ideal      // every transfer takes no time, whatever they say
+};
+
 struct Cluster {
   std::string name;
+  NetworkKind network = NetworkKind::modelled;
   std::vector<DeviceType> devices;
   std::vector<NodeType> nodes;
   std::vector<SwitchType> switches;
   std::vector<LinkType> links;
+  std::vector<TorusType> tori{};
   bool operator==(const Cluster&) const = default;
 };
+
+// The sizes of a torus of so many devices along its dimensions, the largest last.
+std::vector<std::int32_t> shape_of(const TorusType& torus, std::int64_t devices);
 
 // Every device, switch and directed link. Vertices are numbered from 0, devices first.
 struct Vertex {
@@ -128,11 +151,18 @@ struct DirectedLink {
   std::int64_t bandwidth = 0;  // bytes/s, oversubscription taken off
   std::int64_t latency_ns = 0;
 };
+struct Torus {
+  std::vector<std::uint32_t> devices;  // by place: the last dimension counts fastest
+  std::vector<std::uint32_t> shape;
+  // Per place and dimension: the link to the next device there; kNone where there is no other.
+  std::vector<std::uint32_t> forward;
+};
 struct Topology {
   std::vector<Vertex> vertices;
   std::uint32_t device_count = 0;
   std::uint32_t node_count = 0;
   std::vector<DirectedLink> links;  // 2i and 2i + 1 are the two directions of one cable
+  std::vector<Torus> tori{};
 
   bool is_device(std::uint32_t vertex) const { return vertex < device_count; }
 };
@@ -140,7 +170,8 @@ struct Topology {
 // The cluster must be one that parse_cluster would accept.
 Topology make_topology(const Cluster& cluster);
 
-// Two devices with no way between them; devices do not forward. Equal ids: every device reaches every other.
+// Two devices with no way between them; only devices of a torus forward, to others of it. Equal ids: every device
+// reaches every other.
 struct Unreachable {
   std::uint32_t from = 0, to = 0;
 };
@@ -162,5 +193,6 @@ std::string_view to_string(DeviceTarget);
 std::string_view to_string(LinkKind);
 std::string_view to_string(ReductionMode);
 std::string_view to_string(Wiring);
+std::string_view to_string(NetworkKind);
 
 }  // namespace overtake

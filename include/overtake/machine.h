@@ -58,6 +58,9 @@ struct Machine {
 // the tf32 rate. The target is left to whoever knows the kernels (exec/described_target.h).
 Machine described_machine(Cluster cluster, bool tf32 = false);
 
+// The same with another network: its links and what a protocol costs, or no time at all.
+void set_network(Machine& machine, NetworkKind network);
+
 // The kinds of these devices in ascending order, each with how many of them there are; a machine without a cluster has
 // devices of kind 0 only.
 struct KindCount {

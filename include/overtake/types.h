@@ -31,6 +31,7 @@ enum class Kind : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
+  all_to_all,
   send,
   recv,
   load

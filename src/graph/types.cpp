@@ -11,9 +11,9 @@ namespace overtake {
 namespace {
 
 constexpr std::array<std::string_view, 4> kDTypes = {"f32", "bf16", "i32", "u8"};
-constexpr std::array<std::string_view, 10> kKinds = {
-    "forward",        "input_grad", "weight_grad", "update", "all_reduce",
-    "reduce_scatter", "all_gather", "send",        "recv",   "load"};
+constexpr std::array<std::string_view, 11> kKinds = {"forward",    "input_grad",     "weight_grad", "update",
+                                                     "all_reduce", "reduce_scatter", "all_gather",  "all_to_all",
+                                                     "send",       "recv",           "load"};
 constexpr std::array<std::string_view, 11> kRoles = {"input",           "weight",   "state",      "optimizer_state",
                                                      "weight_copy",     "constant", "activation", "gradient",
                                                      "weight_gradient", "scratch",  "output"};

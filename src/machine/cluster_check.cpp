@@ -1,5 +1,8 @@
 #include "machine/cluster_check.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -19,6 +22,7 @@ class Checker {
   void check() {
     check_names();
     check_links();
+    check_tori();
     check_reach();
   }
 
@@ -39,6 +43,7 @@ class Checker {
           fail(lines_.nodes[i], "devices: unknown device: \"{}\"; describe it in a section [device.{}]", slot.device,
                slot.device);
         ends_.emplace(path_of(node.name, slot.device), slot.count);
+        slots_.emplace_back(path_of(node.name, slot.device), std::int64_t{node.count} * slot.count);
         vertices_ += std::int64_t{node.count} * slot.count;
       }
       node_counts_[node.name] = node.count;
@@ -72,10 +77,40 @@ class Checker {
       if (!l.from.node.empty() && !l.to.node.empty() && l.from.node != l.to.node)
         fail(lines_.links[i], "link: ends in two kinds of nodes: {} and {}; put a switch outside them between",
              l.from.node, l.to.node);
+      if (l.wiring == Wiring::block && l.from.node.empty() == l.to.node.empty())
+        fail(lines_.links[i],
+             "link: wiring \"block\" between {} and {}: it joins nodes to switches outside them; name one of each",
+             path_of(l.from), path_of(l.to));
       if (l.from == l.to && l.from.index >= 0) fail(lines_.links[i], "link: both ends are the same; name two");
       const std::string& node = l.from.node.empty() ? l.to.node : l.from.node;
       links += pairs * (node.empty() ? 1 : node_counts_.at(node));
       if (links > kMaxLinks) fail(lines_.links[i], "link: too many links: {}; at most {}", links, kMaxLinks);
+    }
+  }
+
+  void check_tori() const {
+    std::set<std::string> taken;
+    for (std::size_t i = 0; i < cluster_.tori.size(); ++i) {
+      const TorusType& t = cluster_.tori[i];
+      const int line = lines_.tori[i];
+      const std::string path = path_of(t.devices);
+      const auto slot = std::ranges::find(slots_, path, &std::pair<std::string, std::int64_t>::first);
+      if (slot == slots_.end())
+        fail(line, "torus: no devices: \"{}\"; write NODE/DEVICE as the sections are named", path);
+      if (!taken.insert(path).second) fail(line, "torus: \"{}\" is in another torus already; leave one out", path);
+      constexpr std::int32_t kMaxDimensions = 6;
+      if (t.dimensions > kMaxDimensions || std::ssize(t.shape) > kMaxDimensions)
+        fail(line, "torus: {} dimensions; at most {}", std::max<std::int64_t>(t.dimensions, std::ssize(t.shape)),
+             kMaxDimensions);
+      const std::int64_t links = slot->second * (t.shape.empty() ? t.dimensions : std::ssize(t.shape));
+      if (links > kMaxLinks) fail(line, "torus: too many links: {}; at most {}", links, kMaxLinks);
+      if (t.shape.empty()) continue;
+      std::int64_t places = 1;
+      for (const std::int32_t size : t.shape) places = std::min(places * size, kMaxVertices + 1);
+      if (places != slot->second)
+        fail(line, "torus: shape {} has {}{} places, and there are {} of {}; give as many, or leave the shape out",
+             fmt::join(t.shape, " x "), places > kMaxVertices ? "more than " : "", std::min(places, kMaxVertices),
+             slot->second, path);
     }
   }
 
@@ -86,15 +121,17 @@ class Checker {
     std::size_t type = 0;  // the node type of the second device
     for (std::int64_t first = 0; type + 1 < cluster_.nodes.size(); ++type)
       if (first += cluster_.nodes[type].count; first > topology.vertices[pair.to].node) break;
-    fail(lines_.nodes[type], "link: missing: {} cannot reach {}; add [[link]] sections that join them through switches",
+    fail(lines_.nodes[type],
+         "link: missing: {} cannot reach {}; add [[link]] sections that join them through switches, or a [[torus]]",
          topology.vertices[pair.from].name, topology.vertices[pair.to].name);
   }
 
   const Cluster& cluster_;
   const ClusterLines& lines_;
   const std::string& where_;
-  std::map<std::string, std::int32_t> ends_;         // what a link may name: how many of it
-  std::map<std::string, std::int32_t> node_counts_;  // per node type
+  std::map<std::string, std::int32_t> ends_;                 // what a link may name: how many of it
+  std::map<std::string, std::int32_t> node_counts_;          // per node type
+  std::vector<std::pair<std::string, std::int64_t>> slots_;  // devices of a kind in all nodes of a kind
   std::int64_t vertices_ = 0;
 };
 

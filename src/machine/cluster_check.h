@@ -10,7 +10,7 @@ namespace overtake {
 
 // In which line of the file each began.
 struct ClusterLines {
-  std::vector<int> nodes, switches, links;
+  std::vector<int> nodes, switches, links, tori;
 };
 
 // A user error, with the file's name and the line, where the cluster is not whole.

@@ -50,6 +50,15 @@ std::vector<ClusterField> fields_of(LinkType& l, std::vector<LinkEnds>& pairs) {
           {"oversubscription", Factor{&l.oversubscription, 1, 1e6}}};
 }
 
+std::vector<ClusterField> fields_of(TorusType& t) {
+  return {{"devices", Ends{&t.devices}, true},
+          {"shape", Sizes{&t.shape}},
+          {"dimensions", Count{&t.dimensions}},
+          {"kind", &t.kind, true},
+          {"bandwidth", Integer{&t.bandwidth, Measure::bytes_per_s}, true},
+          {"latency", Integer{&t.latency_ns, Measure::nanoseconds, true}, true}};
+}
+
 std::string path_of(const std::string& node, const std::string& name) {
   return node.empty() ? name : node + "/" + name;
 }

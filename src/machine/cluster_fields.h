@@ -43,8 +43,14 @@ struct Levels {  // [{ capacity = "80 GB", bandwidth = "3.35 TB/s" }], outermost
 struct Pairs {  // ["box/gpu", "leaf"], or a list of such pairs
   std::vector<LinkEnds>* value;
 };
-using FieldPlace =
-    std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*, ReductionMode*>;
+struct Ends {  // "box/gpu"
+  Endpoint* value;
+};
+struct Sizes {  // [4, 4, 8]
+  std::vector<std::int32_t>* value;
+};
+using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*,
+                                ReductionMode*, NetworkKind*, Ends, Sizes>;
 struct ClusterField {
   std::string_view key;
   FieldPlace place;
@@ -57,6 +63,8 @@ std::vector<ClusterField> fields_of(NodeType& node);
 std::vector<ClusterField> fields_of(SwitchType& type);
 std::vector<ClusterField> fields_of(LinkType& link,
                                     std::vector<LinkEnds>& pairs);  // one section may be of several links
+
+std::vector<ClusterField> fields_of(TorusType& torus);
 
 // "NODE/NAME", or "NAME" outside nodes; with ".3" behind it for the fourth of them.
 std::string path_of(const std::string& node, const std::string& name);

@@ -28,6 +28,8 @@ std::string print(const Pairs& place) {
     pairs.push_back(fmt::format("[{}, {}]", toml_string(path_of(ends.from)), toml_string(path_of(ends.to))));
   return pairs.size() == 1 ? pairs[0] : fmt::format("[{}]", fmt::join(pairs, ", "));
 }
+std::string print(const Ends& place) { return toml_string(path_of(*place.value)); }
+std::string print(const Sizes& place) { return fmt::format("[{}]", fmt::join(*place.value, ", ")); }
 template <class Enum>
 std::string print(Enum* const& place) {
   return toml_string(to_string(*place));
@@ -38,6 +40,7 @@ std::string print(const Levels& place);
 bool is_absent(const FieldPlace& place) {
   if (const Integer* integer = std::get_if<Integer>(&place)) return *integer->value == 0 && !integer->may_be_zero;
   if (const Text* text = std::get_if<Text>(&place)) return text->value->empty();
+  if (const Sizes* sizes = std::get_if<Sizes>(&place)) return sizes->value->empty();
   if (const Levels* levels = std::get_if<Levels>(&place)) return levels->value->empty();
   return false;
 }
@@ -69,6 +72,7 @@ std::string save_cluster(const Cluster& cluster) {
   Cluster c = cluster;  // tables of fields point to what may be changed
   std::string out;
   if (!c.name.empty()) out += fmt::format("name = {}\n", toml_string(c.name));
+  if (c.network != NetworkKind::modelled) out += fmt::format("network = {}\n", print(&c.network));
   for (DeviceType& d : c.devices) print_section(out, fmt::format("[device.{}]", d.name), fields_of(d));
   for (NodeType& n : c.nodes) print_section(out, fmt::format("[node.{}]", n.name), fields_of(n));
   for (SwitchType& s : c.switches)
@@ -79,6 +83,7 @@ std::string save_cluster(const Cluster& cluster) {
     std::vector<LinkEnds> pairs{{l.from, l.to}};
     print_section(out, "[[link]]", fields_of(l, pairs));
   }
+  for (TorusType& t : c.tori) print_section(out, "[[torus]]", fields_of(t));
   return out;
 }
 

@@ -78,6 +78,8 @@ class Reader {
     for (const Entry& entry : in_file_order(file_)) {
       if (entry.key == "name") {
         read_value(entry.key, *entry.value, Text{&cluster_.name});
+      } else if (entry.key == "network") {
+        read_value(entry.key, *entry.value, &cluster_.network);
       } else if (entry.key == "device") {
         for (const Entry& section : sections(entry, "device")) read_device(section);
       } else if (entry.key == "node") {
@@ -86,11 +88,13 @@ class Reader {
         for (const Entry& section : sections(entry, "switch")) switches_.push_back({"", section});
       } else if (entry.key == "link") {
         read_links(entry);
+      } else if (entry.key == "torus") {
+        read_tori(entry);
       } else {
         fail(entry.line(),
-             "unknown key: \"{}\"; a machine has a name and sections [device.NAME], [node.NAME], "
-             "[switch.NAME], [node.NODE.switch.NAME] and [[link]]{}",
-             entry.key, did_you_mean(entry.key, {"name", "device", "node", "switch", "link"}));
+             "unknown key: \"{}\"; a machine has a name, a network and sections [device.NAME], [node.NAME], "
+             "[switch.NAME], [node.NODE.switch.NAME], [[link]] and [[torus]]{}",
+             entry.key, did_you_mean(entry.key, {"name", "network", "device", "node", "switch", "link", "torus"}));
       }
     }
     read_switches();
@@ -172,6 +176,19 @@ class Reader {
         cluster_.links.push_back(link);
         lines_.links.push_back(line_of(*table->get("between")));
       }
+    }
+  }
+
+  void read_tori(const Entry& entry) {
+    const toml::array* all = entry.value->as_array();
+    if (all == nullptr)
+      fail(entry.line(), "torus: not a list of tori: {}; begin each with [[torus]]", shown(*entry.value));
+    for (const toml::node& node : *all) {
+      const toml::table* table = node.as_table();
+      if (table == nullptr) fail(line_of(node), "torus: not a section: {}; begin each with [[torus]]", shown(node));
+      TorusType& torus = cluster_.tori.emplace_back();
+      read_keys(*table, line_of(node), "[[torus]]", [&] { return fields_of(torus); });
+      lines_.tori.push_back(line_of(node));
     }
   }
 
@@ -262,10 +279,20 @@ class Reader {
       place.value->push_back(ends_of(key, *pair.as_array()));
     }
   }
+  void read_value(std::string_view key, const toml::node& node, const Ends& place) const {
+    if (!node.is_string()) fail(line_of(node), "{}: not devices: {}; write \"NODE/DEVICE\"", key, shown(node));
+    *place.value = end_of(key, node);
+  }
+  void read_value(std::string_view key, const toml::node& node, const Sizes& place) const {
+    const toml::array* sizes = node.as_array();
+    if (sizes == nullptr || sizes->empty())
+      fail(line_of(node), "{}: not sizes: {}; write one per dimension, such as [4, 4, 8]", key, shown(node));
+    for (const toml::node& size : *sizes) read_value(key, size, Count{&place.value->emplace_back()});
+  }
   template <class Enum>
   void read_value(std::string_view key, const toml::node& node, Enum* const& place) const {
     std::string known;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 8; ++i) {
       const std::string_view name = to_string(static_cast<Enum>(i));
       if (name.empty()) break;
       if (const auto* text = node.as_string(); text != nullptr && text->get() == name) {

@@ -30,8 +30,14 @@ Machine described_machine(Cluster cluster, bool tf32) {
   machine.steps = 0;
   machine.costs = std::make_shared<DescribedCosts>(cluster, tf32);
   machine.cluster = std::move(cluster);
-  machine.topology = make_topology(machine.cluster);
+  set_network(machine, machine.cluster.network);
   return machine;
+}
+
+void set_network(Machine& machine, NetworkKind network) {
+  machine.cluster.network = network;
+  machine.topology = make_topology(machine.cluster);
+  machine.options.protocol = network == NetworkKind::ideal ? Protocol::ideal : Protocol::automatic;
 }
 
 Machine machine_of_ranks(const LinkTimes& link, const std::vector<double>& shares, unsigned threads) {

@@ -21,7 +21,8 @@ OVERTAKE_JSON_STRUCT(Reduction, mode, entries, entry_bytes, round_trip_ns, fixed
 OVERTAKE_JSON_STRUCT(SwitchType, node, name, count, reduction)
 OVERTAKE_JSON_STRUCT(Endpoint, node, name, index)
 OVERTAKE_JSON_STRUCT(LinkType, from, to, kind, wiring, count, bandwidth, latency_ns, oversubscription)
-OVERTAKE_JSON_STRUCT(Cluster, name, devices, nodes, switches, links)
+OVERTAKE_JSON_STRUCT(TorusType, devices, shape, dimensions, kind, bandwidth, latency_ns)
+OVERTAKE_JSON_STRUCT(Cluster, name, network, devices, nodes, switches, links, tori)
 OVERTAKE_JSON_STRUCT(DeviceFailure, device, at_ns)
 OVERTAKE_JSON_STRUCT(ClusterOptions, speeds, failures, algorithm, protocol, chunk_bytes, is_fluid, overlap_slows)
 
@@ -62,11 +63,18 @@ void check(Cluster cluster) {
     check_count(l.count, "a link");
     if (l.bandwidth < 1) fail_user("machine: a link of {} B/s; save it again", l.bandwidth);
   }
+  for (const TorusType& t : cluster.tori) {
+    check_count(t.dimensions, "the dimensions of a torus");
+    for (const std::int32_t size : t.shape) check_count(size, "the devices along a torus");
+    if (t.bandwidth < 1 || t.latency_ns < 0)
+      fail_user("machine: a torus of {} B/s and {} ns; save it again", t.bandwidth, t.latency_ns);
+  }
   // The text has no lines to name.
   check_cluster(cluster,
                 {.nodes = std::vector<int>(cluster.nodes.size(), 1),
                  .switches = std::vector<int>(cluster.switches.size(), 1),
-                 .links = std::vector<int>(cluster.links.size(), 1)},
+                 .links = std::vector<int>(cluster.links.size(), 1),
+                 .tori = std::vector<int>(cluster.tori.size(), 1)},
                 "machine");
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "machine/tpu_presets.h"
 #include "overtake/cluster.h"
 
 namespace overtake {
@@ -300,6 +301,61 @@ bandwidth = "400 Gb/s"
 latency = "1 us"
 )";
 
+constexpr std::string_view kGb200Nvl72 = R"(
+# A rack of 18 trays with four Blackwell GPUs each, all 72 in one NVLink domain; which tray a GPU is in makes no
+# difference to NVLink, so a rack is a node here. GPU: 90 TFLOP/s float32, 1250 TF32, 2500 bfloat16 dense, HBM3e of
+# 8 TB/s, NVLink of 900 GB/s each way (glennklockwood.com/garden/processors/B200, GB200, after NVIDIA's brief); 186 GB,
+# four GPUs and four ConnectX-7 cards a tray (mlcommons/inference_results_v6.1,
+# closed/Crusoe/systems/GB200-NVL72_GB200-186GB_aarch64x16_Dynamo.json), 72 GPUs in a rack and a network of 400 Gb/s
+# InfiniBand NDR (docs.nvidia.com/base-command-manager, NVLink Switch Integration); 148 SMs as programs report them.
+# NVLS: NCCL counts on 40.1 of the 50 GB/s of an NVLink (src/graph/topo.h, SM100_NVLINK_BW) and on 0.74 of that
+# (src/graph/tuning.cc, nvlsEfficiency); its other keys are those of dgx-h100. Latencies and switches outside are assumed
+# to be those of dgx-h100, too.
+name = "gb200-nvl72"
+
+[device.gb200]
+f32 = "90 TFLOP/s"
+tf32 = "1250 TFLOP/s"
+bf16 = "2500 TFLOP/s"
+memory = [{ name = "HBM3e", capacity = "186 GB", bandwidth = "8 TB/s" }]
+sms = 148
+
+[node.rack]
+devices = { gb200 = 72 }
+
+[node.rack.switch.nvswitch]
+reduction = "pull"
+table = 8192
+entry = "128 B"
+round_trip = "1 us"
+fixed_cost = "25 us"
+efficiency = 0.593  # 0.74 of 18 x 40.1 GB/s, over 900 GB/s
+
+[switch.leaf]  # one per GPU of a rack
+count = 72
+
+[switch.spine]
+
+[[link]]
+between = ["rack/gb200", "rack/nvswitch"]
+kind = "NVLink"
+bandwidth = "900 GB/s"
+latency = "300 ns"
+
+[[link]]
+between = ["rack/gb200", "leaf"]
+wiring = "rail"
+kind = "InfiniBand"
+bandwidth = "400 Gb/s"
+latency = "1 us"
+
+[[link]]
+between = ["leaf", "spine"]
+kind = "InfiniBand"
+bandwidth = "51.2 Tb/s"  # as wide as all racks need
+latency = "300 ns"
+)";
+
 constexpr std::string_view kCpuHosts = R"(
 # Two sockets of 32 cores at 2.8 GHz, AVX-512 with two units: 32 * 2.8e9 * 64 FLOP per socket; eight channels of
 # DDR4-3200 each (204.8 GB/s) at about 80 %. AMX-like bfloat16 is not assumed.
@@ -328,6 +384,7 @@ latency = "10 us"
 constexpr std::string_view kIdeal = R"(
 # Devices between which everything takes no time, for schedules as textbooks have them.
 name = "ideal"
+network = "ideal"
 
 [device.unit]
 f32 = "100 TFLOP/s"
@@ -344,18 +401,21 @@ devices = { unit = 1 }
 [[link]]
 between = ["unit/unit", "air"]
 kind = "NVLink"
-bandwidth = "1000000 TB/s"
+bandwidth = "1 TB/s"  # not counted
 latency = "0 ns"
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPresets = {{{"p3.8xlarge", kP3Small},
-                                                                                    {"p3.16xlarge", kP3Large},
-                                                                                    {"dgx-a100", kDgxA100},
-                                                                                    {"dgx-h100", kDgxH100},
-                                                                                    {"dgx-h200", kDgxH200},
-                                                                                    {"h200", kH200},
-                                                                                    {"cpu-hosts", kCpuHosts},
-                                                                                    {"ideal", kIdeal}}};
+const std::array<std::pair<std::string_view, std::string_view>, 11> kPresets = {{{"p3.8xlarge", kP3Small},
+                                                                                 {"p3.16xlarge", kP3Large},
+                                                                                 {"dgx-a100", kDgxA100},
+                                                                                 {"dgx-h100", kDgxH100},
+                                                                                 {"dgx-h200", kDgxH200},
+                                                                                 {"h200", kH200},
+                                                                                 {"gb200-nvl72", kGb200Nvl72},
+                                                                                 {"tpu-v4", tpu_v4_text()},
+                                                                                 {"tpu-v5p", tpu_v5p_text()},
+                                                                                 {"cpu-hosts", kCpuHosts},
+                                                                                 {"ideal", kIdeal}}};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 // transfer, all_reduce:      reads x                    writes the sum over all members
 // transfer, reduce_scatter:  reads x                    writes this member's n-th of the sum
 // transfer, all_gather:      reads this member's n-th   writes the whole
+// transfer, all_to_all:      reads an n-th per member   writes an n-th of each member; in simulations only
 //   there may be several x, in a collective as one vector
 //   attributes: collective (its number: members are the tasks with the same, ranks by device), priority (higher first)
 // transfer in a plan to be executed (plan/divide/detail.h): messages have attributes message (their number), peer
@@ -65,7 +66,8 @@ void check_parts(const TaskOperands& t) {
   for (std::size_t i = 0; i < t.read_groups(); ++i) t.expect_type("x", t.written("y", i % t.write_groups())->dtype, i);
 }
 
-constexpr Kinds kMessages = kinds(Kind::send), kReceipts = kinds(Kind::recv), kSums = kinds(Kind::all_reduce),
+constexpr Kinds kMessages = kinds(Kind::send), kReceipts = kinds(Kind::recv),
+                kSums = kinds(Kind::all_reduce, Kind::all_to_all),
                 kParts = kinds(Kind::reduce_scatter, Kind::all_gather);
 constexpr TaskRule kTasks[] = {{kMessages, "x ... -> message", check_message},
                                {kReceipts, "x? ... -> y ...", check_receipt},

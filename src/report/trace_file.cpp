@@ -298,7 +298,8 @@ TraceFile read_traces(const std::vector<std::string>& paths) {
 }
 
 bool is_communication(std::string_view kind) {
-  return kind == "all_reduce" || kind == "reduce_scatter" || kind == "all_gather" || kind == "send" || kind == "recv";
+  return kind == "all_reduce" || kind == "reduce_scatter" || kind == "all_gather" || kind == "all_to_all" ||
+         kind == "send" || kind == "recv";
 }
 
 }  // namespace overtake

@@ -94,6 +94,8 @@ const char* colour_of(Kind kind) {
       return "bad";
     case Kind::all_gather:
       return "yellow";
+    case Kind::all_to_all:
+      return "olive";
     case Kind::send:
       return "thread_state_iowait";
     case Kind::recv:

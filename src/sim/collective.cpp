@@ -34,7 +34,8 @@ GroupId Collectives::add_group(std::vector<std::uint32_t> devices) {
 }
 
 CollectiveId Collectives::add(const CollectiveSpec& spec) {
-  const DeviceGroup& group = groups_[spec.group]->group;
+  DeviceGroup& group = groups_[spec.group]->group;
+  if (spec.operation == Operation::all_to_all && group.size() <= kMostPeers) measure_exchange(paths_, group);
   const std::int64_t chunk = spec.chunk_bytes > 0 ? std::min(spec.chunk_bytes, spec.bytes) : spec.bytes;
   Collective collective{.spec = spec, .choice = {}, .bytes_left = spec.bytes, .is_ready = {}};
   collective.choice = choose(group, spec.operation, chunk, spec.algorithm, spec.protocol);
@@ -236,8 +237,10 @@ DeviceLoad Collectives::run_load(const GroupState& state, std::uint32_t device) 
   const Collective& collective = collectives_[state.run.collective];
   const CommunicationCost& cost = cluster_.devices[topology_.vertices[device].type].communication;
   const bool in_network = collective.choice.algorithm == Algorithm::in_network;
-  const bool is_copy = collective.spec.operation == Operation::send_recv;
-  const double factor = is_copy ? 1 : in_network ? cost.in_network_memory_factor : cost.memory_factor;
+  const Operation operation = collective.spec.operation;
+  // What is sent is read; in an all-to-all as much comes in and is written.
+  const double copied = operation == Operation::send_recv ? 1 : operation == Operation::all_to_all ? 2 : 0;
+  const double factor = copied > 0 ? copied : in_network ? cost.in_network_memory_factor : cost.memory_factor;
   return {in_network ? cost.in_network_sms : cost.sms, state.run.wire_bytes_per_s * factor};
 }
 

@@ -31,6 +31,7 @@ class Formula {
 
   double time() const {
     if (operation_ == Operation::send_recv) return hops(1, worst()) + over(bytes_, worst());
+    if (operation_ == Operation::all_to_all) return all_to_all();
     if (operation_ == Operation::broadcast) return broadcast();
     switch (algorithm_) {
       case Algorithm::automatic:
@@ -44,6 +45,8 @@ class Formula {
         return hierarchical();
       case Algorithm::in_network:
         return in_network();
+      case Algorithm::torus:
+        return torus();
     }
     return 0;
   }
@@ -99,6 +102,13 @@ class Formula {
     const double outside = over(std::min(2.0, nodes() / 2) * bytes_ / rings, group_.rail);
     return 2 * tree_hops() + std::max(inside, outside);
   }
+  double all_to_all() const {
+    // A round whose messages all stay in the node is a short one.
+    const double rounds = std::ceil((n() - 1) / kPeersAtOnce),
+                 near = is_across() ? std::floor(local() / kPeersAtOnce) : 0;
+    return hops(near, group_.inside) + hops(rounds - near, group_.exchange) +
+           over(bytes_ * (n() - 1) / n(), group_.exchange);
+  }
   double broadcast() const {
     if (algorithm_ == Algorithm::tree) return tree_hops() + over(2 * bytes_, group_.inside);
     return hops(n() - nodes(), group_.inside) + hops(nodes() - 1, group_.across) + over_rings(bytes_);
@@ -130,12 +140,36 @@ class Formula {
            (is_one ? 0 : inside_nodes());
   }
 
+  // Of two parts per dimension, each beginning with another; the slowest counts. Exact where all dimensions are equal;
+  // elsewhere parts meet on links, and it takes up to a third longer.
+  double torus() const {
+    const RankTorus& torus = *group_.torus;
+    const std::size_t dimensions = torus.sizes.size();
+    double slowest = 0;
+    for (std::size_t begin = 0; begin < dimensions; ++begin) {
+      double left = bytes_ / static_cast<double>(2 * dimensions), time = 0;
+      for (std::size_t i = 0; i < dimensions; ++i) {
+        const std::size_t d = (begin + i) % dimensions;
+        left /= torus.sizes[d];
+        const double steps = torus.sizes[d] - 1.0;
+        time += hops(steps, torus.hops[d]) + over(left * steps, torus.hops[d]);
+      }
+      slowest = std::max(slowest, time);
+    }
+    return passes() * slowest;
+  }
+
   const DeviceGroup& group_;
   Operation operation_;
   Algorithm algorithm_;
   Protocol protocol_;
   double bytes_;
 };
+
+// Between chips that NCCL does not know, nothing is known of a protocol: links have their own latency and bandwidth.
+bool is_without_nccl(const DeviceGroup& group) {
+  return group.inside.kind == LinkKind::ici && group.across.kind == LinkKind::ici && group.rail.kind == LinkKind::ici;
+}
 
 }  // namespace
 
@@ -145,19 +179,21 @@ std::int64_t base_ns(const DeviceGroup& group, Algorithm algorithm, Protocol pro
     return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
   }
   if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 0;
+  if (is_without_nccl(group)) return 0;
   const PerProtocol& base = algorithm == Algorithm::tree ? kTreeBase : kRingBase;
   return std::llround(base[index_of(protocol)] * 1e3);
 }
 
 std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return hop.latency_ns;
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic || hop.kind == LinkKind::ici)
+    return hop.latency_ns;
   const HopTimes& times = hop.kind == LinkKind::nvlink ? kNvlink : hop.kind == LinkKind::pcie ? kPcie : kNet;
   const PerProtocol& time = algorithm == Algorithm::tree ? times.tree : times.ring;
   return std::max(hop.latency_ns, static_cast<std::int64_t>(std::llround(time[index_of(protocol)] * 1e3)));
 }
 
 double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 1;
+  if (protocol == Protocol::ideal || protocol == Protocol::automatic || kind == LinkKind::ici) return 1;
   const bool is_nvlink = kind == LinkKind::nvlink;
   // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks. Elsewhere half is
   // flags.
@@ -203,12 +239,16 @@ double wire_bytes(const DeviceGroup& group, Operation operation, Algorithm algor
 
 Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes, Algorithm algorithm,
               Protocol protocol) {
-  if (const std::string_view why = cannot_run(group, operation, algorithm); !why.empty())
+  const std::string_view why = cannot_run(group, operation, algorithm);
+  if (!why.empty() && is_of_messages(operation))
+    fail_user("collective: {} among {} devices: {}; use groups of fewer", to_string(operation), group.size(), why);
+  if (!why.empty())
     fail_user("collective: {} cannot do {} among these {} devices: {}; use ring or auto", to_string(algorithm),
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
-  if (algorithm == Algorithm::automatic) algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network};
-  if (operation == Operation::send_recv) algorithms = {Algorithm::ring};
+  if (algorithm == Algorithm::automatic)
+    algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network, Algorithm::torus};
+  if (is_of_messages(operation)) algorithms = {Algorithm::ring};
   std::vector<Protocol> protocols{protocol};
   if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
   const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;

@@ -5,45 +5,16 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "sim/lane_builder.h"
+#include "sim/torus_lanes.h"
 
 namespace overtake {
 namespace {
 
-class Builder {
+class Builder : public LaneBuilder {
  public:
   Builder(const DeviceGroup& group, Paths& paths, Operation operation)
-      : group_(group), paths_(paths), operation_(operation) {}
-
-  std::uint32_t ranks() const { return group_.size(); }
-
-  // The path is that between the ranks.
-  std::uint32_t add(SendLane lane, std::vector<Need> needs) {
-    if (lane.from != kNone) lane.path = paths_.between(group_.devices[lane.from], group_.devices[lane.to]);
-    lanes_.push_back(lane);
-    needs_.push_back(std::move(needs));
-    return static_cast<std::uint32_t>(lanes_.size() - 1);
-  }
-
-  // A ring through `order`, over one of `shards` parts: `steps` pieces of 1/n each. The lane out of order[i] is the
-  // result plus i, and begins when `after[i]`, if given, are whole.
-  std::uint32_t add_ring(std::span<const std::uint32_t> order, std::uint32_t steps, std::uint32_t shards,
-                         std::uint32_t shard, const std::vector<std::vector<std::uint32_t>>& after = {}) {
-    const auto n = static_cast<std::uint32_t>(order.size()), first = static_cast<std::uint32_t>(lanes_.size());
-    for (std::uint32_t i = 0; i < n; ++i) {
-      std::vector<Need> needs{{first + (i + n - 1) % n, 0}};
-      if (!after.empty())
-        for (const std::uint32_t lane : after[i]) needs.push_back({lane, kWhole});
-      add({.from = order[i],
-           .to = order[(i + 1) % n],
-           .steps = steps,
-           .shards = shards,
-           .shard = shard,
-           .pieces = n,
-           .place = i},
-          std::move(needs));
-    }
-    return first;
-  }
+      : LaneBuilder(group, paths), operation_(operation) {}
 
   void add_rings() {
     const std::uint32_t n = ranks(), rings = static_cast<std::uint32_t>(group_.rings.size());
@@ -237,51 +208,34 @@ class Builder {
     return add(lane, std::move(needs));
   }
 
-  LaneTable finish(Algorithm algorithm) {
-    LaneTable table;
-    table.algorithm = algorithm;
+  // From each rank to each other, beginning with the next. Lanes go by the rank that receives, because routes to one
+  // device are found together.
+  void add_all_pairs() {
     const std::uint32_t n = ranks();
-    std::vector<std::uint32_t> waiting(lanes_.size() + 1, 0);
-    for (std::uint32_t l = 0; l < lanes_.size(); ++l) {
-      lanes_[l].first_need = static_cast<std::uint32_t>(table.needs.size());
-      lanes_[l].need_count = static_cast<std::uint32_t>(needs_[l].size());
-      table.needs.insert(table.needs.end(), needs_[l].begin(), needs_[l].end());
-    }
-    for (const Need& need : table.needs) ++lanes_[need.lane].wake_count;
-    for (std::uint32_t l = 0, first = 0; l < lanes_.size(); first += lanes_[l++].wake_count)
-      waiting[l] = lanes_[l].first_wake = first;
-    table.wakes.resize(table.needs.size());
-    for (std::uint32_t l = 0; l < lanes_.size(); ++l)
-      for (const Need& need : needs_[l]) table.wakes[waiting[need.lane]++] = l;
-    table.first_lane.assign(n + 1, 0);
-    table.work.assign(n, 0);
-    for (const SendLane& lane : lanes_) {
-      if (lane.from == kNone) continue;
-      ++table.first_lane[lane.from + 1];
-      ++table.work[lane.from];
-      ++table.work[lane.to];
-    }
-    for (std::uint32_t r = 0; r < n; ++r) table.first_lane[r + 1] += table.first_lane[r];
-    table.rank_lanes.resize(table.first_lane[n]);
-    std::vector<std::uint32_t> next(table.first_lane.begin(), table.first_lane.end() - 1);
-    for (std::uint32_t l = 0; l < lanes_.size(); ++l)
-      if (lanes_[l].from != kNone) table.rank_lanes[next[lanes_[l].from]++] = l;
-    table.lanes = std::move(lanes_);
-    return table;
+    std::vector<std::uint32_t> order;
+    for (const std::vector<std::uint32_t>& node : group_.nodes) order.insert(order.end(), node.begin(), node.end());
+    const auto lane = [n](std::uint32_t from, std::uint32_t distance) {
+      return (from + distance) % n * (n - 1) + distance - 1;
+    };
+    for (std::uint32_t to = 0; to < n; ++to)
+      for (std::uint32_t distance = 1; distance < n; ++distance) {
+        const std::uint32_t from = (to + n - distance) % n;
+        add({.from = order[from], .to = order[to], .pieces = n, .place = order[to]},
+            distance <= kPeersAtOnce ? std::vector<Need>{}
+                                     : std::vector<Need>{{lane(from, distance - kPeersAtOnce), kWhole}});
+      }
   }
 
  private:
-  const DeviceGroup& group_;
-  Paths& paths_;
   Operation operation_;
-  std::vector<SendLane> lanes_;
-  std::vector<std::vector<Need>> needs_;
 };
 
 }  // namespace
 
 std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algorithm algorithm) {
   if (operation == Operation::send_recv) return group.size() == 2 ? "" : "send and receive are between two devices";
+  if (operation == Operation::all_to_all)
+    return group.size() <= kMostPeers ? "" : "its messages are simulated one by one, among 2048 devices at most";
   switch (algorithm) {
     case Algorithm::automatic:
     case Algorithm::ring:
@@ -304,6 +258,9 @@ std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algor
       return group.reducer || (!group.rail_reducers.empty() && operation == Operation::all_reduce)
                  ? ""
                  : "no switch that adds has a way of its own to each of them";
+    case Algorithm::torus:
+      if (operation == Operation::broadcast) return "the way through a torus is not for broadcast";
+      return group.torus ? "" : "they are no torus, nor every k-th device along its dimensions";
   }
   return "";
 }
@@ -314,12 +271,16 @@ LaneTable make_lanes(const DeviceGroup& group, Paths& paths, Operation operation
   if (group.size() < 2) return builder.finish(algorithm);
   if (operation == Operation::send_recv) {
     builder.add({.from = 0, .to = 1}, {});
+  } else if (operation == Operation::all_to_all) {
+    builder.add_all_pairs();
   } else if (algorithm == Algorithm::tree) {
     operation == Operation::broadcast ? builder.add_broadcast_tree(root) : builder.add_double_trees();
   } else if (algorithm == Algorithm::halving_doubling) {
     builder.add_halving_doubling();
   } else if (algorithm == Algorithm::hierarchical) {
     builder.add_hierarchical(false);
+  } else if (algorithm == Algorithm::torus) {
+    add_torus_lanes(builder, operation);
   } else if (algorithm == Algorithm::in_network && group.reducer) {
     builder.add_switch(*group.reducer, 0, 1, {});
   } else if (algorithm == Algorithm::in_network) {
@@ -344,6 +305,8 @@ std::string_view to_string(Operation operation) {
       return "broadcast";
     case Operation::send_recv:
       return "send-recv";
+    case Operation::all_to_all:
+      return "all-to-all";
   }
   return "";
 }
@@ -362,6 +325,8 @@ std::string_view to_string(Algorithm algorithm) {
       return "hierarchical";
     case Algorithm::in_network:
       return "in-network";
+    case Algorithm::torus:
+      return "torus";
   }
   return "";
 }

@@ -12,11 +12,20 @@
 
 namespace overtake {
 
-enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send_recv };
+enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send_recv, all_to_all };
 std::string_view to_string(Operation);
 std::string_view to_string(Algorithm);
 
 inline constexpr std::uint8_t kWhole = 255;
+
+// An all-to-all is a message from each rank to each other, as NCCL's users write it (github.com/NVIDIA/nccl/pull/316:
+// a group of sends and receives). So many of a rank's are under way at once: a channel serves 8 peers at most (S.
+// Jeaugey, github.com/NVIDIA/nccl/issues/665), and of 8 channels each peer has 2 (log in issues/1189).
+inline constexpr std::uint32_t kPeersAtOnce = 8 * 8 / 2;
+inline constexpr std::uint32_t kMostPeers = 2048;  // of a group: lanes are as many as pairs
+
+// Whether an operation has one way to do it, whatever algorithm others take.
+constexpr bool is_of_messages(Operation o) { return o == Operation::send_recv || o == Operation::all_to_all; }
 
 // Piece s of the waiting lane needs s + lag pieces of `lane`, or with kWhole all of them.
 struct Need {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sim/torus_ways.h"
 
 namespace overtake {
 
@@ -15,7 +16,7 @@ PathId Paths::between(std::uint32_t from, std::uint32_t to) {
 }
 
 LinkKind Paths::kind(PathId path) const {
-  LinkKind last = LinkKind::nvlink;
+  LinkKind last = LinkKind::ici;
   for (const LinkId l : network_.path_links(path)) last = std::max(last, topology_.links[l].kind);
   return last;
 }
@@ -191,7 +192,9 @@ std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const 
   const Topology& topology = paths.topology();
   std::optional<Reducer> best;
   for (std::uint32_t v = topology.device_count; v < topology.vertices.size(); ++v) {
-    const Reduction& reduction = cluster.switches[topology.vertices[v].type].reduction;
+    Reduction reduction = cluster.switches[topology.vertices[v].type].reduction;
+    if (cluster.network == NetworkKind::ideal)
+      reduction = {.mode = reduction.mode, .entries = 1 << 30, .entry_bytes = 1 << 30, .round_trip_ns = 1};
     const std::uint32_t node = topology.vertices[v].node;
     const bool is_inside = node == kNone || std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t r) {
                              return topology.vertices[group.devices[r]].node == node;
@@ -240,6 +243,7 @@ DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::ui
     group.nodes[entry->second].push_back(r);
   }
   if (group.size() < 2) return group;
+  group.torus = find_torus(paths, group);
   group.has_rails = find_rails(paths, group);
   find_rings(paths, group);
   measure_hops(paths, group);
@@ -258,6 +262,34 @@ DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::ui
   }
   if (group.rail_reducers.size() < group.nodes[0].size()) group.rail_reducers.clear();
   return group;
+}
+
+void measure_exchange(Paths& paths, DeviceGroup& group) {
+  if (group.exchange.bytes_per_ns > 0 || group.size() < 2) return;
+  struct Load {
+    double pairs = 0;
+    LinkKind kind = LinkKind::ici;  // of the slowest way over the link
+  };
+  std::vector<Load> load(paths.topology().links.size());
+  for (const std::uint32_t to : group.devices)
+    for (const std::uint32_t from : group.devices) {
+      if (from == to) continue;
+      const PathId path = paths.between(from, to);
+      group.exchange.latency_ns = std::max(group.exchange.latency_ns, paths.network().path_latency_ns(path));
+      for (const LinkId l : paths.network().path_links(path)) {
+        load[l].pairs += 1;
+        load[l].kind = std::max(load[l].kind, paths.kind(path));
+      }
+    }
+  double least = 1e18;  // bytes/ns of each pair
+  for (std::size_t l = 0; l < load.size(); ++l) {
+    if (load[l].pairs == 0) continue;
+    const double share = static_cast<double>(paths.topology().links[l].bandwidth) / 1e9 / load[l].pairs;
+    if (share >= least) continue;
+    least = share;
+    group.exchange.kind = load[l].kind;
+  }
+  group.exchange.bytes_per_ns = least * (group.size() - 1);
 }
 
 }  // namespace overtake

@@ -42,9 +42,16 @@ struct Reducer {
 
 // The usual way between two ranks: the worst of a kind.
 struct Hop {
-  LinkKind kind = LinkKind::nvlink;
+  LinkKind kind = LinkKind::ici;
   std::int64_t latency_ns = 0;
   double bytes_per_ns = 1e9;
+};
+
+// Ranks that are a torus themselves: a whole one, or every k-th device along some of its dimensions.
+struct RankTorus {
+  std::vector<std::uint32_t> sizes;  // of those dimensions along which there are several
+  std::vector<std::uint32_t> ranks;  // by place: the last dimension counts fastest
+  std::vector<Hop> hops;             // per dimension, from one rank to the next
 };
 
 struct DeviceGroup {
@@ -54,10 +61,14 @@ struct DeviceGroup {
   bool has_rails = false;  // several nodes of equal size, and equal places of different nodes have ways of their own
   // Orders of the ranks to send in, one per ring, to be used at once with equal shares.
   std::vector<std::vector<std::uint32_t>> rings;
-  Hop inside;                          // around the ranks of a node
-  Hop rail;                            // between equal places of different nodes
-  Hop across;                          // from the last of a node to the first of the next, in the rings
-  double ring_bytes_per_ns = 0;        // of all rings together, where each rank sends
+  Hop inside;                    // around the ranks of a node
+  Hop rail;                      // between equal places of different nodes
+  Hop across;                    // from the last of a node to the first of the next, in the rings
+  double ring_bytes_per_ns = 0;  // of all rings together, where each rank sends
+  // In an all-to-all: what each rank sends to all others together, over links that all share. From measure_exchange();
+  // 0 bytes/ns before that.
+  Hop exchange{.bytes_per_ns = 0};
+  std::optional<RankTorus> torus;      // where the ranks are one
   std::optional<Reducer> reducer;      // the nearest, for all ranks
   std::vector<Reducer> rail_reducers;  // with rails and no such: one for each place in the nodes; or empty
 
@@ -69,5 +80,7 @@ struct DeviceGroup {
 
 // The devices must be different.
 DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::uint32_t> devices);
+// Looks at the way of every pair, so it is done where an all-to-all is wanted.
+void measure_exchange(Paths& paths, DeviceGroup& group);
 
 }  // namespace overtake

@@ -20,6 +20,8 @@ Operation operation_of(const Graph& g, TaskId t) {
       return Operation::reduce_scatter;
     case Kind::all_gather:
       return Operation::all_gather;
+    case Kind::all_to_all:
+      return Operation::all_to_all;
     default:
       OVERTAKE_CHECK(false, "task {} is a transfer of no known kind", g.task_name(t));
       return Operation::send_recv;

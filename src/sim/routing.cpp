@@ -17,7 +17,8 @@ std::uint64_t mix(std::uint32_t from, std::uint32_t to, std::uint32_t at) {
 
 }  // namespace
 
-Router::Router(const Topology& topology) : topology_(topology), first_out_(topology.vertices.size() + 1, 0) {
+Router::Router(const Topology& topology)
+    : topology_(topology), torus_ways_(topology), first_out_(topology.vertices.size() + 1, 0) {
   for (const DirectedLink& l : topology.links) ++first_out_[l.from + 1];
   for (std::size_t v = 1; v < first_out_.size(); ++v) first_out_[v] += first_out_[v - 1];
   out_.resize(topology.links.size());
@@ -50,6 +51,7 @@ void Router::measure(std::uint32_t to) {
 }
 
 std::vector<std::uint32_t> Router::route(std::uint32_t from, std::uint32_t to) {
+  if (torus_ways_.joins(from, to)) return torus_ways_.way(from, to);
   measure(to);
   OVERTAKE_CHECK(hops_[from] != kNone, "no way from {} to {}", topology_.vertices[from].name,
                  topology_.vertices[to].name);

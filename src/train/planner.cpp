@@ -20,7 +20,7 @@ constexpr std::uint32_t kMostDevicesStepByStep = 64;  // on larger machines a co
 
 Algorithm algorithm_of(const std::string& name) {
   for (const Algorithm a : {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
-                            Algorithm::hierarchical, Algorithm::in_network})
+                            Algorithm::hierarchical, Algorithm::in_network, Algorithm::torus})
     if (to_string(a) == name) return a;
   OVERTAKE_CHECK(false, "no algorithm {}", name);
   return Algorithm::automatic;
@@ -102,7 +102,6 @@ Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
   machine.steps = steps;
   machine.options.algorithm = algorithm_of(spec.algorithm);
   machine.options.chunk_bytes = parse_bytes(spec.chunk, "`chunk`");
-  if (machine.cluster.name == "ideal") machine.options.protocol = Protocol::ideal;
   machine.options.is_fluid = machine.topology.device_count > kMostDevicesStepByStep;
   if (!spec.memory_cap.empty())
     machine.memory.assign(machine.topology.device_count, parse_bytes(spec.memory_cap, "`memory_cap`"));

@@ -21,7 +21,8 @@ void says(const std::string& arguments, const std::vector<std::string>& words) {
 
 // Two devices of different kinds; transfers between them take no time.
 std::string two_kinds(const std::string& first, const std::string& second) {
-  return fmt::format(R"(name = "ideal"
+  return fmt::format(R"(name = "two kinds"
+network = "ideal"
 [device.a]
 {}
 [device.b]
@@ -32,8 +33,8 @@ devices = {{ a = 1, b = 1 }}
 [[link]]
 between = [["n/a", "s"], ["n/b", "s"]]
 kind = "NVLink"
-bandwidth = "1000000 TB/s"
-latency = "0 ns"
+bandwidth = "1 GB/s"
+latency = "5 us"
 )",
                      first, second);
 }

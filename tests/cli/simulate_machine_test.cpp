@@ -48,6 +48,69 @@ TEST(SimulateMachine, TimesAndCapacityAreOfTheOutermostMemory) {
   EXPECT_NE(small.err.find("9.54 MiB"), std::string::npos) << small.err;
 }
 
+// Two devices over a slow link. The name of a machine, or of its file, means nothing.
+std::string two_devices(const std::string& head) {
+  return head + R"([device.gpu]
+f32 = "10 TFLOP/s"
+memory = [{ capacity = "16 GB", bandwidth = "1 TB/s" }]
+[node.box]
+count = 2
+devices = { gpu = 1 }
+[switch.tor]
+[[link]]
+between = ["box/gpu", "tor"]
+kind = "Ethernet"
+bandwidth = "1 Gb/s"
+latency = "50 us"
+)";
+}
+
+TEST(SimulateMachine, AnIdealNetworkIsAskedForByKeyOrFlag) {
+  const ScratchFolder folder;
+  write_text(folder / "mine.toml", two_devices("name = \"mine\"\n"));
+  write_text(folder / "ideal.toml", two_devices("name = \"ideal\"\n"));
+  write_text(folder / "keyed.toml", two_devices("name = \"mine\"\nnetwork = \"ideal\"\n"));
+  const std::string job = "resnet-18 --batch 8 --dp 2 --no-slowdown --machine ";
+  const double alone = step_ms("resnet-18 --batch 4 --no-slowdown --machine " + (folder / "mine.toml"));
+  const double modelled = step_ms(job + (folder / "mine.toml"));
+  EXPECT_GT(modelled, 180) << "23 MB of gradients in bfloat16, over 1 Gb/s";
+  EXPECT_DOUBLE_EQ(step_ms(job + (folder / "ideal.toml")), modelled);
+  EXPECT_LT(step_ms(job + (folder / "keyed.toml")), 1.1 * alone);
+  EXPECT_DOUBLE_EQ(step_ms(job + (folder / "mine.toml") + " --network ideal"), step_ms(job + (folder / "keyed.toml")));
+  EXPECT_DOUBLE_EQ(step_ms(job + (folder / "keyed.toml") + " --network modelled"), modelled);
+  // Switches that add take no time either.
+  EXPECT_LT(step_ms("--synthetic stages=4,micro=4 --machine dgx-h100 --network ideal --pipeline 1f1b"), 21.001);
+  const CommandResult r = overtake("simulate " + job + (folder / "mine.toml") + " --network fast");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_NE(r.err.find("--network fast: it is none of ideal, modelled"), std::string::npos) << r.err;
+}
+
+// A rack of 72, a cube of TPUs and a ring of one's own.
+TEST(SimulateMachine, LargeNvlinkDomainsAndTori) {
+  const nlohmann::json rack = simulated("gpt2 --machine gb200-nvl72 --dp 72 --batch 576");
+  EXPECT_EQ(rack.at("machine"), "gb200-nvl72");
+  EXPECT_EQ(rack.at("runs")[0].at("devices").size(), 72u);
+  const nlohmann::json cube = simulated("resnet-50 --machine tpu-v4:4 --dp 16 --batch 512 --precision bf16");
+  EXPECT_EQ(cube.at("runs")[0].at("devices").size(), 16u);
+  EXPECT_GT(step_ms("resnet-50 --machine tpu-v4:4 --dp 16 --batch 512 --precision bf16 --algorithm tree"),
+            cube.at("step_ms").get<double>());
+  const ScratchFolder folder;
+  write_text(folder / "ring.toml", R"([device.gpu]
+f32 = "10 TFLOP/s"
+memory = [{ capacity = "16 GB", bandwidth = "1 TB/s" }]
+[node.box]
+devices = { gpu = 6 }
+[[torus]]
+devices = "box/gpu"
+shape = [6]
+kind = "NVLink"
+bandwidth = "25 GB/s"
+latency = "1 us"
+)");
+  EXPECT_GT(step_ms("resnet-18 --machine " + (folder / "ring.toml") + " --dp 6 --batch 48"), 0);
+  EXPECT_GT(step_ms("bert-12 --machine " + (folder / "ring.toml") + " --pp 3 --dp 2 --batch 16 --micro-batches 4"), 0);
+}
+
 TEST(SimulateMachine, MistakesInFilesAreUserErrors) {
   const ScratchFolder folder;
   const std::string path = folder / "mine.toml";

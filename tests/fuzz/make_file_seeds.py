@@ -90,7 +90,7 @@ def network_seeds(program):
              "transformer": "width=2,heads=1,layers=1,sequence=2,vocabulary=4", "cnn": "width=1,image=8"}
     for name, settings in small.items():
         program.run("plan", name, "--set", settings, "--batch", "1", "--machine", "p3.8xlarge", "--schedule", "in-order",
-                    "-o", "network.plan")
+                    "-o", "network.plan", "--overwrite")
         model = json.loads(program.bytes("network.plan"))["model"]
         write("network", name + ".json", json.dumps(model, separators=(",", ":")))
     model["tasks"][0][6] = [9999]
@@ -103,7 +103,7 @@ def plan_seeds(program):
                         "replicas": ["--batch", "4", "--dp", "2"],
                         "pipeline": ["--batch", "4", "--pp", "2", "--micro-batches", "2"],
                         "both": ["--batch", "8", "--dp", "2", "--pp", "2", "--micro-batches", "2"]}.items():
-        program.run("plan", *TINY, *machine, *flags, "-o", "a.plan")
+        program.run("plan", *TINY, *machine, *flags, "-o", "a.plan", "--overwrite")
         plan = json.loads(program.bytes("a.plan"))
         plan["version"] = "@VERSION@"  # targets.h puts the program's own in its place
         write("plan", name + ".plan", json.dumps(plan, separators=(",", ":")))
@@ -127,6 +127,45 @@ def trace_seeds(program):
     write("trace", "counter.json", json.dumps({"traceEvents": [names, span, counter, {"ph": "i", "ts": 3}]}))
     write("trace", "bad_empty.json", "[]")
     write("trace", "bad_duration.json", json.dumps([{**span, "dur": -1}]))
+
+
+def wire(field, value):
+    """A field of a message: a whole number, or bytes behind their length."""
+    def varint(number):
+        out = b""
+        while number > 127:
+            out += bytes([number & 127 | 128])
+            number >>= 7
+        return out + bytes([number])
+
+    is_number = isinstance(value, int)
+    data = b"" if is_number else value.encode() if isinstance(value, str) else value
+    return varint(field * 8 + (0 if is_number else 2)) + varint(value if is_number else len(data)) + data
+
+
+def chakra_file(*nodes):
+    """Of (id, name, type, attributes, inputs): as programs other than ours write them."""
+    out = wire(0, wire(1, "0.0.4"))[1:]  # without the field's number: the length and the message
+    for number, name, kind, attributes, inputs in nodes:
+        node = wire(1, number) + wire(2, name) + wire(3, kind)
+        if inputs:
+            node += wire(8, wire(1, inputs[0]) + wire(3, inputs[1]))
+        for key, value in attributes.items():
+            field = 29 if isinstance(value, str) else 27 if isinstance(value, bool) else 9
+            node += wire(10, wire(1, key) + wire(field, int(value) if field == 27 else value))
+        out += wire(0, node)[1:]
+    return out
+
+
+def foreign_chakra_seeds():
+    a2a = chakra_file((1, "a2a", 7, {"is_cpu_op": False, "comm_type": 6, "comm_size": 64}, None))
+    write("chakra", "all_to_all.et", a2a + b"----" + a2a)
+    tensors = ("[[1, 2, 0, 16, 4, 'cpu'], 'x']", "['Tensor(float)', 'String']")
+    calls = chakra_file((1, "c10d::allreduce_", 7, {"is_cpu_op": True, "tid": 1}, tensors),
+                        (2, "nccl:all_reduce", 7, {"is_cpu_op": True, "tid": 1}, tensors))
+    write("chakra", "host_calls.et", calls + b"----" + calls)
+    write("chakra", "bad_no_size.et", chakra_file((1, "c10d::barriers", 7, {"is_cpu_op": True}, None),
+                                                  (2, "c10d::allreduce_", 7, {"is_cpu_op": True}, None)))
 
 
 def chakra_seeds(program):
@@ -173,6 +212,14 @@ def machine_seeds():
     link = '[[link]]\nbetween = {}\nkind = "{}"\nbandwidth = "{}"\nlatency = "{}"\n'
     pair = device + "[node.a]\ndevices = { gpu = 2 }\n" + link.format('["a/gpu", "a/gpu"]', "NVLink", "25 GB/s", "1 us")
     write("machine", "pair.toml", 'name = "pair"\n' + pair)
+    ring = '[[torus]]\ndevices = "a/gpu"\n{}\nkind = "ICI"\nbandwidth = "45 GB/s"\nlatency = "1 us"\n'
+    hosts = device + "[node.a]\ncount = 3\ndevices = { gpu = 4 }\n"
+    write("machine", "torus.toml", hosts + ring.format("shape = [2, 2, 3]"))
+    write("machine", "ideal.toml", 'network = "ideal"\n' + hosts + ring.format("dimensions = 1"))
+    write("machine", "bad_shape.toml", hosts + ring.format("shape = [5]"))
+    write("machine", "blocks.toml", hosts + "[switch.leaf]\ncount = 2\n[switch.spine]\n" +
+          link.format('["a/gpu", "leaf"]', "Ethernet", "25 Gb/s", "1 us").replace("between", 'wiring = "block"\nbetween') +
+          link.format('["leaf", "spine"]', "Ethernet", "100 Gb/s", "1 us"))
     write("machine", "switch.toml", device + "[node.a]\ncount = 2\ndevices = { gpu = 2 }\n[node.a.switch.host]\n[switch.top]\n"
           + link.format('["a/gpu", "a/host"]', "PCIe", "12 GB/s", "1 us")
           + link.format('["a/host", "top"]', "Ethernet", "10 Gb/s", "15 us"))
@@ -194,6 +241,7 @@ def main():
     plan_seeds(program)
     trace_seeds(program)
     chakra_seeds(program)
+    foreign_chakra_seeds()
     profile_seeds(program)
     spec_seeds()
     machine_seeds()

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "chakra_case.h"
-#include "sim/chakra/chakra.h"
+#include "chakra_plan.h"
 #include "unit/temporary_folder.h"
 
 namespace overtake {
@@ -13,19 +13,6 @@ namespace {
 
 using namespace chakra_case;
 using Tasks = std::vector<TaskId>;
-
-ChakraPlan read(const std::vector<std::string>& contents) {
-  std::vector<ChakraFile> files;
-  for (const std::string& content : contents)
-    files.push_back({.path = "run." + std::to_string(files.size()) + ".et", .content = content});
-  ChakraPlan out = read_chakra(files);
-  verify(out.plan);
-  return out;
-}
-
-std::string error_of(const std::vector<std::string>& contents) {
-  return user_error([&] { read(contents); });
-}
 
 std::vector<Tasks> lanes_of(const Plan& plan) {
   std::vector<Tasks> out;

@@ -97,8 +97,8 @@ class RandomRun {
     buffers_[to].push_back(got);
   }
   void add_collective() {
-    static constexpr Kind kinds[] = {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather};
-    const Kind kind = kinds[random_() % 3];
+    static constexpr Kind kinds[] = {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::all_to_all};
+    const Kind kind = kinds[random_() % 4];
     std::vector<std::uint16_t> members(devices());
     std::iota(members.begin(), members.end(), std::uint16_t{0});
     std::ranges::shuffle(members, random_);
@@ -108,9 +108,9 @@ class RandomRun {
     for (const std::uint16_t d : members) {
       const BufferId x = new_buffer(d, Role::input, size);
       const BufferId y = new_buffer(d, Role::activation,
-                                    kind == Kind::all_reduce   ? size
-                                    : kind == Kind::all_gather ? size * n
-                                                               : (size + n - 1) / n);
+                                    kind == Kind::all_gather       ? size * n
+                                    : kind == Kind::reduce_scatter ? (size + n - 1) / n
+                                                                   : size);
       add(d, kind, Op::transfer, attrs, {x}, y);
       buffers_[d].push_back(y);
     }

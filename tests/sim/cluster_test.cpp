@@ -87,6 +87,10 @@ TEST(Cluster, PresetsAreWhatTheyAreCalled) {
   EXPECT_EQ(count("dgx-h100:128"), 1024u);
   EXPECT_EQ(count("dgx-h200"), 8u);
   EXPECT_EQ(count("h200"), 1u);
+  EXPECT_EQ(count("gb200-nvl72"), 72u);
+  EXPECT_EQ(count("gb200-nvl72:8"), 576u);
+  EXPECT_EQ(count("tpu-v4"), 64u);
+  EXPECT_EQ(count("tpu-v5p:2240"), 8960u);
   EXPECT_EQ(count("cpu-hosts"), 2u);
   // Six NVLinks of 25 GB/s on every V100 of the larger, and those among four on the smaller.
   const Topology t = make_topology(load_cluster("p3.16xlarge"));
@@ -198,15 +202,59 @@ latency = 0
 }
 
 // The example of the manual is right: the block after "## The file", four spaces taken off.
-TEST(Cluster, TheExampleOfTheManual) {
+std::string example_of_the_manual(const std::string& heading) {
   std::ifstream file(OVERTAKE_SOURCE_DIR "/docs/machines.md");
   std::string line, text;
-  while (std::getline(file, line) && line != "## The file") continue;
-  while (std::getline(file, line) && (line.empty() || line.rfind("    ", 0) == 0))
+  while (std::getline(file, line) && line != heading) continue;
+  while (std::getline(file, line) && line.rfind("    ", 0) != 0) continue;
+  do {
     text += line.substr(std::min<std::size_t>(4, line.size())) + "\n";
-  const Cluster c = parse_cluster(text, "docs/machines.md");
+  } while (std::getline(file, line) && (line.empty() || line.rfind("    ", 0) == 0));
+  return text;
+}
+
+TEST(Cluster, TheExampleOfTheManual) {
+  const Cluster c = parse_cluster(example_of_the_manual("## The file"), "docs/machines.md");
   EXPECT_EQ(make_topology(c).device_count, 32u);
   EXPECT_EQ(make_topology(c).links.size(), 2u * (32 + 32 + 8));
+}
+
+// Four boxes to a leaf, each leaf to both spines. The four boxes of a leaf, of 50 GB/s each, send to boxes of another
+// and have 100 GB/s up; inside of a leaf each has all of its link.
+TEST(Cluster, AFatTreeIsNarrowAtItsTop) {
+  const Cluster c = parse_cluster(example_of_the_manual("### Fat trees"), "docs/machines.md");
+  const Topology t = make_topology(c);
+  ASSERT_EQ(t.device_count, 64u);
+  ASSERT_EQ(t.links.size(), 2u * (64 + 16 + 8));
+  Router router(t);
+  for (std::uint32_t box = 0; box < 16; ++box) {
+    const std::vector<std::uint32_t> way = router.route(4 * box, 4 * ((box + 1) % 16));
+    ASSERT_EQ(way.size(), box % 4 == 3 ? 6u : 4u) << "over a spine at the end of each block";
+    EXPECT_EQ(t.vertices[t.links[way[1]].to].name, fmt::format("leaf.{}", box / 4));
+  }
+  tests::Simulation s(c);
+  FlowNetwork& network = s.network;
+  Paths paths(s.topology, network);
+  std::vector<FlowId> across;
+  for (std::uint32_t box = 0; box < 4; ++box)
+    across.push_back(network.start(0, paths.between(4 * box, 4 * (box + 4)), 1 << 30, {}));
+  const FlowId inside = network.start(0, paths.between(32, 36), 1 << 30, {});
+  double sum = 0;
+  for (const FlowId f : across) sum += network.flow_rate(f);
+  EXPECT_LE(sum, 100e9 * (1 + 1e-9)) << "half of what four boxes have";
+  EXPECT_DOUBLE_EQ(network.flow_rate(inside), 50e9);
+  EXPECT_EQ(parse_cluster(save_cluster(c), "again"), c);
+}
+
+TEST(Cluster, BlocksJoinNodesToSwitches) {
+  const auto error = [](const std::string& between) {
+    return user_error([&] {
+      parse_cluster(std::string(kTinyMachine) + "[[link]]\nbetween = " + between +
+                        "\nwiring = \"block\"\nkind = \"PCIe\"\nbandwidth = 1\nlatency = 1\n",
+                    "x");
+    });
+  };
+  EXPECT_TRUE(says(error(R"(["box/gpu", "box/gpu"])"), {"wiring \"block\"", "joins nodes to switches outside"}));
 }
 
 }  // namespace

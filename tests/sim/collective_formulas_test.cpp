@@ -93,5 +93,21 @@ TEST(Tuning, FormulaAndSimulationAgree) {
         }
 }
 
+// Of an all-to-all, too: many messages of a rank begin at once, so latency is that of rounds.
+TEST(Tuning, FormulaAndSimulationAgreeOnAllToAll) {
+  for (const char* preset : {"dgx-h100", "dgx-h100:4", "p3.16xlarge", "p3.8xlarge:2", "cpu-hosts", "dgx-a100:3"})
+    for (const Protocol protocol : {Protocol::ideal, Protocol::ll, Protocol::simple})
+      for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{256} << 20}) {
+        Simulation s(load_cluster(preset));
+        const GroupId group = s.all();
+        const CollectiveId id = s.collectives.add(
+            {.group = group, .operation = Operation::all_to_all, .bytes = bytes, .protocol = protocol});
+        const std::int64_t predicted = s.collectives.choice(id).predicted_ns;
+        s.collectives.ready_all(0, id);
+        EXPECT_NEAR(static_cast<double>(s.run()) / static_cast<double>(predicted), 1, 0.24)
+            << preset << " " << to_string(protocol) << " " << bytes << " B: " << predicted << " ns predicted";
+      }
+}
+
 }  // namespace
 }  // namespace overtake

@@ -156,6 +156,61 @@ TEST(Collective, BroadcastAndSend) {
   EXPECT_EQ(time_of(small_cluster(1, 2), Algorithm::ring, 100'000, Operation::send_recv), kWayNs + 1000);
 }
 
+// n - 1 messages of an n-th leave each rank, 32 at once; the next 32 begin when these have come.
+TEST(Collective, AllToAllOnASwitch) {
+  for (const std::int64_t n : {2, 3, 8, 24, 33, 34, 65, 72}) {
+    const std::int64_t rounds = (n - 1 + 31) / 32, piece = 84'000;
+    EXPECT_EQ(time_of(small_cluster(1, static_cast<int>(n)), Algorithm::automatic, n * piece, Operation::all_to_all),
+              rounds * kWayNs + (n - 1) * piece / 100)
+        << n;
+  }
+}
+
+// Whatever algorithm is asked for: there is one way. No byte is lost or made up, of odd sizes too.
+TEST(Collective, AllToAllMovesEveryPieceOnce) {
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{7}, std::int64_t{1'000'003}}) {
+    Simulation s(small_cluster(2, 4));
+    s.time_of(ideal(s.all(), Algorithm::tree, bytes, Operation::all_to_all));
+    std::int64_t sent = 0;
+    for (std::uint32_t d = 0; d < 8; ++d) {
+      sent += s.sent(d);
+      EXPECT_EQ(s.sent(d), bytes - bytes / 8 - (d < bytes % 8)) << d;
+      EXPECT_EQ(s.received(d), 7 * (bytes / 8 + (d < bytes % 8))) << d;
+    }
+    EXPECT_EQ(sent, 7 * bytes);
+  }
+}
+
+// Four of seven messages of a rank leave its node, on its own network card; the others are done meanwhile.
+TEST(Collective, AllToAllOnRails) {
+  const std::int64_t bytes = 8'000'000;
+  EXPECT_EQ(time_of(small_cluster(2, 4), Algorithm::automatic, bytes, Operation::all_to_all),
+            2000 + 4 * bytes / 8 / 10);
+}
+
+// Without rails the four GPUs of a node share its way out: 12 of 15 messages of each leave.
+TEST(Collective, AllToAllAcrossNodes) {
+  const Cluster cluster = load_cluster("p3.8xlarge:4");
+  const std::int64_t bytes = 64 << 20;
+  const double floor = 4.0 * 12 / 16 * static_cast<double>(bytes) / 1.25;
+  const auto time = static_cast<double>(time_of(cluster, Algorithm::automatic, bytes, Operation::all_to_all));
+  EXPECT_GE(time, floor);
+  EXPECT_LT(time, 1.03 * floor);
+}
+
+// Between cables of 25 and 50 GB/s a rank sends on all of its at once.
+TEST(Collective, AllToAllOverCables) {
+  const std::int64_t bytes = 4 * 25'000'000;
+  EXPECT_EQ(time_of(load_cluster("p3.8xlarge"), Algorithm::automatic, bytes, Operation::all_to_all), 600 + 1'000'000);
+}
+
+TEST(Collective, AllToAllAmongTooManyIsRefused) {
+  Simulation s(load_cluster("dgx-h100:257"));
+  const GroupId group = s.all();
+  EXPECT_TRUE(says(user_error([&] { s.collectives.add(ideal(group, Algorithm::automatic, 1, Operation::all_to_all)); }),
+                   {"collective: all-to-all among 2056 devices", "2048", "groups of fewer"}));
+}
+
 TEST(Collective, JitteredStartsFollowTheRecurrence) {
   const std::uint32_t n = 16;
   Simulation s(small_cluster(1, n));

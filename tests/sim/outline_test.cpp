@@ -38,7 +38,7 @@ JobResult simulated(const Outline& p, const std::string& cluster_name, int steps
   std::set<std::uint32_t> devices;
   for (const Lane& lane : p.plan.lanes) devices.insert(lane.device);
   job.devices.assign(devices.begin(), devices.end());
-  const bool is_ideal = cluster_name.starts_with("ideal");
+  const bool is_ideal = cluster.network == NetworkKind::ideal;
   ClusterOptions options{.speeds = {}, .failures = {}, .protocol = is_ideal ? Protocol::ideal : Protocol::automatic};
   options.overlap_slows = !is_ideal;
   return simulate(cluster, make_topology(cluster), {&job, 1}, options)[0];

@@ -105,6 +105,10 @@ void SimulateFlags::add_to(CLI::App& c) {
   c.add_option("--slow", slow, "DEVICE:SPEED, a straggler, for example 3:0.8")->allow_extra_args(false);
   c.add_option("--fail", fail, "DEVICE:MS, a device that is gone from then on: who waits for whom; exit status 2")
       ->allow_extra_args(false);
+  c.add_option(
+      "--network", network,
+      "ideal: transfers take no time on whatever machine; modelled: as its links say; default: as the machine's "
+      "file has it");
   c.add_flag("--no-slowdown", no_slowdown, "as if computation and communication did not slow each other");
   c.add_option("--steps", steps, "that follow one another; default: 4, or 1 for synthetic and very large ones")
       ->check(CLI::Range(1, 1000));
@@ -117,6 +121,14 @@ void SimulateFlags::add_to(CLI::App& c) {
 }
 
 void SimulateFlags::add_scenario(Machine& machine) const {
+  if (!network.empty()) {
+    const bool is_ideal = network == to_string(NetworkKind::ideal);
+    if (!is_ideal && network != to_string(NetworkKind::modelled))
+      fail_user("--network {}: it is none of ideal, modelled; leave it out for what the machine has", network);
+    if (!machine.has_devices() || machine.kind != Machine::Kind::described)
+      fail_user("--network {}: {} has no described network; leave it out", network, machine.name());
+    set_network(machine, is_ideal ? NetworkKind::ideal : NetworkKind::modelled);
+  }
   const std::uint32_t devices = machine.topology.device_count;
   ClusterOptions& options = machine.options;
   if (no_slowdown || !synthetic.empty()) options.overlap_slows = false;

@@ -23,6 +23,7 @@ struct JobFlags {
 struct SimulateFlags : JobFlags {
   std::string save_profile, compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail, beside;
+  std::string network;  // empty: as the machine has it
   int steps = 0;  // in a row; 0: as many as a prediction asks for
   bool no_slowdown = false;
 

@@ -68,6 +68,10 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
   const ClusterOptions& options = machine.options;
   const JobResult result = simulate(cluster, topology, {&job, 1}, options)[0];
   if (!result.is_finished) tell_stuck(flags.chakra, job, result, topology, flags.spec.json);
+  if (result.trace.step_ns == 0 && !traced.has_times)
+    fail_user("simulate: {}: nothing in it takes time: {}", flags.chakra, traced.notes.back());
+  if (!flags.spec.json)
+    for (const std::string& note : traced.notes) print_note(note);
   const std::vector<DeviceTime> times = device_times(traced.plan, result.trace);
   if (!flags.trace.empty())
     write_file_atomically(
@@ -83,6 +87,7 @@ int replay_chakra(const SimulateFlags& flags, const RunSpec& spec) {
                       {"step_ms", step_ms},
                       {"recorded_ms", recorded_ms},
                       {"tasks", work.size()},
+                      {"notes", traced.notes},
                       {"devices", json_of(times)}}));
     return 0;
   }

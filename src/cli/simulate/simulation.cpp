@@ -299,7 +299,7 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
   if (flags.steps > 0) program.machine.steps = flags.steps;
   if (!program.machine.has_devices() && !(flags.slow.empty() && flags.fail.empty()))
     fail_user("simulate {}: it is for one device; leave out --slow and --fail", file);
-  if (program.machine.has_devices()) flags.add_scenario(program.machine);
+  if (program.machine.has_devices() || !flags.network.empty()) flags.add_scenario(program.machine);
   const SimulatedRun run(simulated_step(program));
   if (!run.step.result.is_finished)
     tell_stuck(run.name, run.step.job(run.step.steps_in_a_row), run.step.result, program.machine.topology,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/validate/exchange_rows.h"
+
 namespace overtake {
 namespace {
 
@@ -348,7 +350,7 @@ latency = "300 ns"
 std::vector<PublishedSource> published_sources() {
   constexpr std::string_view kZeroBubblePaper = "https://arxiv.org/abs/2401.10241",
                              kOutOfOrderPaper = "https://arxiv.org/abs/2110.00929";
-  return {
+  std::vector<PublishedSource> all{
       {kThroughput, "Qi et al., Zero Bubble Pipeline Parallelism, tables 3 and 4", kZeroBubblePaper, Area::pipelines},
       {kMemory, "Zero Bubble, table 4", kZeroBubblePaper, Area::memory},
       {kBubbles, "Zero Bubble, bubble rates r of table 5 as 1 / (1 - r), for the profiled times of table 6",
@@ -366,6 +368,8 @@ std::vector<PublishedSource> published_sources() {
        "https://doi.org/10.1109/ISCA45697.2020.00085", Area::collectives},
       {kNvls, "NCCL's developers: 370 GB/s of bus bandwidth by a ring, 480 by NVLS, on 8 H100",
        "https://github.com/NVIDIA/nccl-tests/issues/212", Area::collectives}};
+  for (const PublishedSource& source : exchange_sources()) all.push_back(source);
+  return all;
 }
 
 std::vector<PublishedFigure> published_figures() {
@@ -374,6 +378,7 @@ std::vector<PublishedFigure> published_figures() {
   add_out_of_order(all);
   add_overlap(all);
   add_in_network(all);
+  add_exchanges(all);
   return all;
 }
 

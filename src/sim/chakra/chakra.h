@@ -19,6 +19,8 @@ struct ChakraPlan {
   std::vector<std::int64_t> operations;  // for a roofline, where there is no duration...
   std::vector<std::int64_t> bytes;       // ...and what they touch of memory
   Trace recorded;                        // when tasks ran; no spans where the trace has no times of start
+  bool has_times = true;                 // of any computation, or something to compute one from; or there is none
+  std::vector<std::string> notes;        // for people: what was assumed, and what is missing, a sentence each
 };
 
 // The content of a file of one rank, and what to call it in errors.

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t id = 1, name = 2, type = 3, control_dependencies 
                                start_micros = 6, duration_micros = 7, inputs = 8, attribute = 10;
 }
 namespace io_field {
-inline constexpr std::uint32_t values = 1;
+inline constexpr std::uint32_t values = 1, types = 3;
 }
 namespace attribute_field {
 inline constexpr std::uint32_t name = 1, real64 = 3, real32 = 5, int32 = 7, int64 = 9, uint32 = 11, uint64 = 13,

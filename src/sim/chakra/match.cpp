@@ -85,7 +85,8 @@ class GroupMatcher {
     for (const auto& list : by_rank_) {
       const Transfer& t = in_.transfers[list[k]];
       const Kind mine = in_.nodes[t.node].kind, theirs = in_.nodes[first.node].kind;
-      if (mine != theirs || t.bytes != first.bytes)
+      // In an all-to-all each rank sends what it has; see even_out().
+      if (mine != theirs || (t.bytes != first.bytes && mine != Kind::all_to_all))
         in_.fail(in_.nodes[t.node], fmt::format("of {}: {} of {} bytes, but {} is {} of {} bytes; ranks must agree",
                                                 label_, to_string(mine), t.bytes, place(in_, in_.nodes[first.node]),
                                                 to_string(theirs), first.bytes));
@@ -172,6 +173,22 @@ Matches match(const Nodes& nodes) {
   match_messages(nodes, out);
   match_collectives(nodes, out);
   return out;
+}
+
+std::size_t even_out(Nodes& nodes, const Matches& matches) {
+  std::size_t uneven = 0;
+  for (const Collective& collective : matches.collectives) {
+    if (nodes.nodes[collective.members[0]].kind != Kind::all_to_all) continue;
+    const auto bytes = [&](TaskId member) -> std::int64_t& {
+      return nodes.transfers[nodes.nodes[member].transfer].bytes;
+    };
+    std::int64_t most = 0;
+    for (const TaskId member : collective.members) most = std::max(most, bytes(member));
+    const bool is_even = std::ranges::all_of(collective.members, [&](TaskId member) { return bytes(member) == most; });
+    if (!is_even) ++uneven;
+    for (const TaskId member : collective.members) bytes(member) = most;
+  }
+  return uneven;
 }
 
 }  // namespace overtake::chakra

@@ -1,16 +1,12 @@
 #pragma once
 // The nodes of a Chakra trace, as they stand in its files.
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/wire.h"
 #include "overtake/graph.h"
-#include "sim/chakra/format.h"
 
 namespace overtake::chakra {
 
@@ -65,40 +61,11 @@ struct Nodes {
   std::vector<std::uint64_t> dependencies;
   std::vector<Transfer> transfers;
   std::vector<Group> groups;
-  std::vector<LaneOrigin> lanes;  // in the order they have in the plan
+  std::vector<LaneOrigin> lanes;   // in the order they have in the plan
+  std::vector<std::string> notes;  // what was assumed, a sentence each
 
   // The error for what is wrong with a node, naming file and node.
   [[noreturn]] void fail(const Node& node, std::string_view what) const;
-};
-
-// Takes in file after file, of ranks 0, 1, ...
-class NodeReader {
- public:
-  void read(const std::string& path, std::string_view content);
-  Nodes finish();
-
- private:
-  struct Draft;
-  using LaneKey = std::array<std::int64_t, 4>;  // in the order of lanes in the plan
-
-  void read_node(WireReader message);
-  void read_process_groups(std::string_view values);
-  void complete_groups();
-  void take(Draft& draft);
-  void take_transfer(Draft& draft);
-  std::uint32_t lane_of(const Draft& draft, bool is_transfer);
-  LayerId layer_of(std::string_view name);
-
-  Nodes out_;
-  std::map<LaneKey, std::uint32_t> lanes_;
-  std::vector<LayerId> layers_;  // by StringId
-  std::map<Group, std::uint32_t> groups_;
-  // Of the file at hand.
-  std::uint16_t rank_ = 0;
-  bool is_ours_ = false;
-  std::size_t first_transfer_ = 0;
-  std::map<std::string, std::uint32_t, std::less<>> group_names_;  // Transfer::group until the file has been read
-  std::map<std::string, std::vector<std::uint32_t>, std::less<>> process_groups_;
 };
 
 }  // namespace overtake::chakra

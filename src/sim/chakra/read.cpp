@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "sim/chakra/chakra.h"
 #include "sim/chakra/files.h"
+#include "sim/chakra/node_reader.h"
 #include "sim/chakra/order.h"
 
 namespace overtake {
@@ -93,8 +94,35 @@ Trace recorded_trace(const Nodes& in) {
   return out;
 }
 
+// Whether a task of the trace is a computation, of the device or of the host.
+bool computes(const Graph& g, const Task& task) { return task.op == Op::block && !g.attrs_of(task).has(kTypeAttr); }
+
+// Computations of which the trace does not tell how long they take, and from what that could be computed.
+void note_untimed(const Nodes& in, ChakraPlan& out) {
+  const Graph& g = out.plan.graph;
+  std::size_t computations = 0, untimed = 0, on_devices = 0;
+  for (TaskId t = 0; t < g.tasks.size(); ++t) {
+    if (!computes(g, g.tasks[t])) continue;
+    ++computations;
+    const Node& node = in.nodes[t];
+    if (node.duration_ns > 0 || node.operations > 0 || node.bytes > 0) continue;
+    ++untimed;
+    if (g.attrs_of(g.tasks[t]).integer(kCpuAttr, 0) == 0) ++on_devices;
+  }
+  out.has_times = untimed < computations || computations == 0;
+  if (out.has_times && on_devices == 0) return;
+  out.notes.push_back(fmt::format(
+      "{} of {} computations have neither duration_micros nor num_ops and tensor_size, so they take no time: "
+      "record the trace together with a profile of the devices, or write num_ops and tensor_size, from which "
+      "the rates of the machine's devices give a time",
+      untimed, computations));
+}
+
 ChakraPlan to_plan(Nodes nodes) {
   const Matches matches = match(nodes);
+  if (const std::size_t uneven = even_out(nodes, matches); uneven > 0)
+    nodes.notes.push_back(fmt::format(
+        "{} all-to-alls have ranks that send different amounts: each is taken as if all sent the most", uneven));
   Order ordered = order(nodes, matches);
   ChakraPlan out;
   out.recorded = recorded_trace(nodes);
@@ -103,8 +131,10 @@ ChakraPlan to_plan(Nodes nodes) {
     out.operations.push_back(node.operations);
     out.bytes.push_back(node.bytes);
   }
+  out.notes = std::move(nodes.notes);
   GraphBuilder(nodes, matches).build();
   out.plan.graph = std::move(nodes.graph);
+  note_untimed(nodes, out);
   out.plan.schedule = nodes.schedule.empty() ? "as traced" : nodes.schedule;
   out.plan.lanes = std::move(ordered.lanes);
   out.plan.waits = std::move(ordered.waits);

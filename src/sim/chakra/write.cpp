@@ -35,6 +35,7 @@ bool is_collective(const Task& task) {
 
 CommType comm_type_of(Kind kind) {
   if (kind == Kind::all_gather) return CommType::all_gather;
+  if (kind == Kind::all_to_all) return CommType::all_to_all;
   return kind == Kind::reduce_scatter ? CommType::reduce_scatter : CommType::all_reduce;
 }
 

@@ -7,7 +7,7 @@ const GUTTER = 164;
 // have Tol's.
 const KIND_COLOURS = new Map(Object.entries({
   forward: "#56b4e9", input_grad: "#e69f00", weight_grad: "#009e73", update: "#cc79a7", all_reduce: "#d55e00",
-  reduce_scatter: "#a33f00", all_gather: "#f0e442", send: "#7a5cb8", recv: "#b8a2e0", load: "#8a939e",
+  reduce_scatter: "#a33f00", all_gather: "#f0e442", all_to_all: "#7d6b00", send: "#7a5cb8", recv: "#b8a2e0", load: "#8a939e",
 }));
 const OTHER_COLOURS = ["#6699cc", "#88ccee", "#44aa99", "#ddcc77", "#cc6677", "#999933", "#882255", "#8a939e"];
 const MEMORY_COLOURS = new Map(Object.entries({
