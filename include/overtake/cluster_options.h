@@ -7,7 +7,16 @@
 namespace overtake {
 
 // Of collectives.
-enum class Algorithm : std::uint8_t { automatic, ring, tree, halving_doubling, hierarchical, in_network, torus };
+enum class Algorithm : std::uint8_t {
+  automatic,
+  ring,
+  tree,
+  halving_doubling,
+  hierarchical,
+  in_network,
+  nvls_tree,
+  torus
+};
 enum class Protocol : std::uint8_t {
   automatic,
   ideal,  // the links and nothing else

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "cli/simulate/collective_table.h"
 #include "cli/simulate/simulation.h"
 #include "sim/chakra/files.h"
 #include "train/run_options.h"
@@ -61,6 +62,9 @@ void check_chakra_out(const SimulateFlags& flags) {
 int simulate_all(const SimulateFlags& flags) {
   flags.spec.check_outputs({{"--trace", flags.trace, kTimeline}, {"--save-profile", flags.save_profile, kProfile}});
   check_chakra_out(flags);
+  if (!flags.collective.empty()) return simulate_collective(flags, flags.spec.spec(/*needs_model=*/false));
+  if (!flags.bytes.empty() || flags.devices_per_process > 0)
+    fail_user("simulate: --bytes and --devices-per-process are of --collective; give it, for example all-reduce");
   if (!flags.chakra.empty()) return replay_chakra(flags, flags.spec.spec(/*needs_model=*/false));
   const RunSpec spec = flags.run();
   const bool is_plan = spec.model.ends_with(kPlanEnding);
@@ -78,7 +82,9 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   const auto flags = std::make_shared<SimulateFlags>();
   CLI::App* c = app.add_subcommand("simulate", "a training step on a cluster that is only described");
   flags->add_to(*c);
-  c->footer("Example:\n  overtake simulate bert-24 --machine p3.8xlarge:2 --pp 8 --micro-batches 32 --compare all");
+  c->footer(
+      "Example:\n  overtake simulate bert-24 --machine p3.8xlarge:2 --pp 8 --micro-batches 32 --compare all\n"
+      "  overtake simulate --collective all-reduce --bytes 8:8G:8 --machine dgx-h100 --devices 0-3");
   c->callback([flags, &exit_code] { exit_code = simulate_all(*flags); });
 }
 

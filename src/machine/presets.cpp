@@ -158,9 +158,8 @@ latency = "300 ns"
 
 constexpr std::string_view kDgxH100 = R"(
 # H100 SXM5: 67 TFLOP/s float32, 494.7 TF32, 989.4 bfloat16 dense, 3.35 TB/s, 80 GB, 132 SMs, NVLink 450 GB/s each way
-# (NVIDIA, H100 data sheet, 2023). DGX H100: eight NDR cards of 400 Gb/s (NVIDIA, DGX H100 data sheet). NVLS: 25 us and
-# the efficiency are NCCL's own figures (src/graph/tuning.cc, hwLatencies and nvlsEfficiency); the table is sized so
-# that it does not bind below the link. Quantum-2 switches reduce (SHARP): 256 B per entry on the low-latency path;
+# (NVIDIA, H100 data sheet, 2023). DGX H100: eight NDR cards of 400 Gb/s (NVIDIA, DGX H100 data sheet). NVLS: 25 us are
+# NCCL's own figure (src/graph/tuning.cc, hwLatencies); the table is sized so that it does not bind below the link. Quantum-2 switches reduce (SHARP): 256 B per entry on the low-latency path;
 # their table, round trip, fixed cost and efficiency are assumed.
 name = "dgx-h100"
 
@@ -180,7 +179,7 @@ table = 4096
 entry = "128 B"
 round_trip = "1 us"
 fixed_cost = "25 us"
-efficiency = 0.7  # 0.85 of the 370 GB/s that NCCL counts on
+efficiency = 0.69  # measured: 481 GB/s bus bandwidth (docs/validation-method.md, NCCL)
 
 [switch.leaf]  # one per rail
 count = 8
@@ -239,7 +238,7 @@ table = 4096
 entry = "128 B"
 round_trip = "1 us"
 fixed_cost = "25 us"
-efficiency = 0.7  # 0.85 of the 370 GB/s that NCCL counts on
+efficiency = 0.69  # measured: 481 GB/s bus bandwidth (docs/validation-method.md, NCCL)
 
 [switch.leaf]  # one per rail
 count = 8

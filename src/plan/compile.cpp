@@ -192,6 +192,19 @@ RunSpec completed_for(RunSpec spec, const Machine& machine, unsigned cores) {
   return spec;
 }
 
+std::vector<std::uint32_t> named_devices(const RunSpec& spec, const Machine& machine) {
+  const std::uint32_t there = machine.topology.device_count;
+  const std::vector<std::uint32_t> devices = devices_from_text(spec.devices);
+  std::vector<std::uint32_t> sorted = devices;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    fail_user("`devices`: device {} is given twice", *twice);
+  if (!sorted.empty() && sorted.back() >= there)
+    fail_user("`devices`: there is no device {}; machine {} has devices 0 to {}", sorted.back(), machine.name(),
+              there - 1);
+  return devices;
+}
+
 std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machine) {
   const std::uint64_t wanted = std::uint64_t{spec.replicas} * spec.stages;
   if (!machine.has_devices()) return {};
@@ -200,21 +213,13 @@ std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machi
     fail_user(
         "`dp {}` x `pp {}`: they are {} devices, and machine {} has {}; add nodes (a preset takes them as NAME:4)",
         spec.replicas, spec.stages, wanted, machine.name(), there);
-  std::vector<std::uint32_t> devices = devices_from_text(spec.devices);
+  if (const std::size_t given = devices_from_text(spec.devices).size(); given > 0 && given != wanted)
+    fail_user("`devices`: {} are given, and `dp {}` x `pp {}` are {}", given, spec.replicas, spec.stages, wanted);
+  std::vector<std::uint32_t> devices = named_devices(spec, machine);
   if (devices.empty()) {
     devices.resize(wanted);
     std::iota(devices.begin(), devices.end(), 0u);
   }
-  if (devices.size() != wanted)
-    fail_user("`devices`: {} are given, and `dp {}` x `pp {}` are {}", devices.size(), spec.replicas, spec.stages,
-              wanted);
-  std::vector<std::uint32_t> sorted = devices;
-  std::ranges::sort(sorted);
-  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
-    fail_user("`devices`: device {} is given twice", *twice);
-  if (sorted.back() >= there)
-    fail_user("`devices`: there is no device {}; machine {} has devices 0 to {}", sorted.back(), machine.name(),
-              there - 1);
   return devices;
 }
 

@@ -14,6 +14,9 @@ namespace overtake {
 // error if the machine's target is not known.
 RunSpec completed_for(RunSpec spec, const Machine& machine, unsigned cores);
 
+// The machine's devices that a spec names; empty where it names none. User errors: there are none such, or one twice.
+std::vector<std::uint32_t> named_devices(const RunSpec& spec, const Machine& machine);
+
 // The machine's devices that a spec's replicas and stages run on, replica by replica; empty for a machine without a
 // cluster. User errors: it has fewer, or other ones.
 std::vector<std::uint32_t> devices_for(const RunSpec& spec, const Machine& machine);

@@ -19,8 +19,8 @@ const std::vector<std::string_view> kOptionalPasses = {"recognise",        "fold
                                                        "fuse_elementwise", "join_projections", "pad_classes",
                                                        "fuse_gradients",   "share_concats",    "group_updates"};
 
-const std::vector<std::string_view> kAlgorithms = {"auto",         "ring",       "tree", "halving-doubling",
-                                                   "hierarchical", "in-network", "torus"};
+const std::vector<std::string_view> kAlgorithms = {"auto",         "ring",       "tree",      "halving-doubling",
+                                                   "hierarchical", "in-network", "nvls-tree", "torus"};
 
 // See Field::has_own_place.
 Field with_own_place(Field field) {
@@ -113,7 +113,7 @@ std::vector<Field> make_fields() {
       of_machine({"algorithm",
                   &S::algorithm,
                   "of collectives on `machine`: auto (as NCCL), ring, tree, halving-doubling, "
-                  "hierarchical, in-network, torus",
+                  "hierarchical, in-network, nvls-tree, torus",
                   free,
                   equal,
                   kPlans,

@@ -1,6 +1,8 @@
 #pragma once
-// Collectives of groups of devices, as flows in a network. A group works on one chunk of one collective at a time; at
-// the end of a chunk the most urgent collective that a rank is ready for goes on, the oldest first among equals.
+// Collectives of groups of devices, as flows in a network. A group works on one collective at a time. A collective with
+// chunks is one stream: it starts up once, and its algorithm and protocol are chosen for all of it. Where a more urgent
+// one becomes ready (the oldest first among equals), it ends at the next border between chunks, and what is left of it
+// starts up again when nothing more urgent is ready.
 
 #include <cstdint>
 #include <map>
@@ -25,11 +27,12 @@ struct CollectiveSpec {
   std::int64_t bytes = 0;  // of the whole vector, as in predict_ns
   Algorithm algorithm = Algorithm::automatic;
   Protocol protocol = Protocol::automatic;
-  std::uint8_t priority = 0;     // higher first, among the collectives of a group and among flows in the network
-  std::int64_t chunk_bytes = 0;  // others may go first after each so many bytes; 0: not before the end
-  std::uint32_t root = 0;        // rank, of a broadcast
-  // The steps of a ring as one flow per rank, begun when all are ready: n flows instead of 2n(n - 1). The time is the
-  // same where all hops are alike, and within 7 % on the presets.
+  std::uint8_t priority = 0;       // higher first, among the collectives of a group and among flows in the network
+  std::int64_t chunk_bytes = 0;    // others may go first after each so many bytes; 0: not before the end
+  std::uint32_t communicator = 0;  // of send_recv: devices that NCCL's communicator has; 0: the two
+  std::uint32_t root = 0;          // rank, of a broadcast
+  // The steps of a ring as one flow per rank, begun when all are ready: n flows instead of 2n(n - 1); of a tree one per
+  // edge. The time is the same where all hops are alike, and within 8 % on the presets.
   bool is_fluid = false;
 };
 
@@ -66,7 +69,6 @@ class Collectives {
   // Does all until `now`, which is not after next_time(); gives the ranks that ended.
   std::span<const CollectiveReport> advance(std::int64_t now);
 
-  // Its prediction is of one chunk.
   const Choice& choice(CollectiveId id) const { return collectives_[id].choice; }
   const DeviceLoad& load(std::uint32_t device) const { return loads_[device]; }
   // Devices whose load changed since the last call.
@@ -85,16 +87,21 @@ class Collectives {
   struct LaneState {
     std::uint32_t started = 0, arrived = 0, steps = 0;  // pieces
     bool is_sending = false;
-    std::uint32_t larger = 0;  // so many pieces have a byte more than `bytes`
-    std::int64_t bytes = 0;
+    // Pieces of one step of a ring, which wait for the whole step before; borders between chunks lie between pieces.
+    std::uint32_t parts = 1;
+    bool is_fluid = false;     // its pieces wait for none of other lanes
+    std::uint32_t larger = 0;  // so many steps have a byte more than `bytes`
+    std::int64_t bytes = 0;    // of a step; of a piece where the run is cut
+    std::int64_t sent = 0;     // of the pieces that have started
     std::int64_t extra_ns = 0;
     double limit = 1e18;  // bytes/ns
   };
-  // The chunk a group works on.
+  // What a group works on: what is left of a collective, or less where it is cut.
   struct Run {
     CollectiveId collective = kNone;  // none: idle
     const LaneTable* table = nullptr;
-    std::int64_t chunk_bytes = 0;
+    std::int64_t bytes = 0;
+    bool is_cut = false;
     std::int64_t base_ns = 0;
     double wire_bytes_per_s = 0;  // of each rank, on average
     std::uint8_t priority = 0;
@@ -111,13 +118,16 @@ class Collectives {
     Run run;
   };
 
-  void begin_chunk(std::int64_t now, GroupState& state, GroupId id);
+  void begin_run(std::int64_t now, GroupState& state, GroupId id);
+  void cut_at_border(GroupState& state);
+  std::int64_t piece_bytes(const Run& run, std::uint32_t lane) const;
+  std::pair<int, CollectiveId> place_of(CollectiveId id) const { return {-int{collectives_[id].spec.priority}, id}; }
   void fill_lane(const GroupState& state, const Collective& collective, std::uint32_t lane);
   void begin_rank(std::int64_t now, GroupId id, std::uint32_t rank);
   void try_send(std::int64_t now, GroupId id, std::uint32_t lane);
   void note(std::int64_t now, const FlowReport& report);
   void work_done(std::int64_t now, GroupId id, std::uint32_t rank);
-  void end_chunk(std::int64_t now, GroupId id);
+  void end_run(std::int64_t now, GroupId id);
   DeviceLoad run_load(const GroupState& state, std::uint32_t device) const;
   void change_load(std::uint32_t device, const DeviceLoad& load, int sign);
   const LaneTable& table(GroupState& state, const Collective& collective);

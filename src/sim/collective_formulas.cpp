@@ -1,25 +1,19 @@
 #include "sim/collective_formulas.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "sim/nccl_tuning.h"
 
 namespace overtake {
 namespace {
 
-using PerProtocol = std::array<double, 3>;  // LL, LL128, Simple; microseconds
-constexpr PerProtocol kTreeBase = {6.8, 14.0, 8.4}, kRingBase = {6.6, 14.0, 8.4};
-struct HopTimes {
-  PerProtocol tree, ring;
-};
-constexpr HopTimes kNvlink = {{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}};
-constexpr HopTimes kPcie = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};
-constexpr HopTimes kNet = {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}};
-
-std::size_t index_of(Protocol protocol) { return protocol == Protocol::ll ? 0 : protocol == Protocol::ll128 ? 1 : 2; }
+// Of what a switch reaches where it adds for one node, what it reaches where trees join nodes, so that sums come in and
+// results go out beside each other. Calibrated: docs/validation-method.md.
+constexpr double kBesideTrees = 0.9;
 
 std::uint32_t log2_up(std::uint32_t n) { return static_cast<std::uint32_t>(std::bit_width(n - 1)); }
 
@@ -30,7 +24,7 @@ class Formula {
       : group_(group), operation_(operation), algorithm_(algorithm), protocol_(protocol), bytes_(bytes) {}
 
   double time() const {
-    if (operation_ == Operation::send_recv) return hops(1, worst()) + over(bytes_, worst());
+    if (operation_ == Operation::send_recv) return hops(1, worst()) + message();
     if (operation_ == Operation::all_to_all) return all_to_all();
     if (operation_ == Operation::broadcast) return broadcast();
     switch (algorithm_) {
@@ -47,6 +41,8 @@ class Formula {
         return in_network();
       case Algorithm::torus:
         return torus();
+      case Algorithm::nvls_tree:
+        return nvls_tree();
     }
     return 0;
   }
@@ -74,10 +70,15 @@ class Formula {
   }
   // Time of bytes over a hop of which each has a share.
   double over(double bytes, const Hop& hop, double share = 1) const {
-    return bytes > 0 ? bytes / (hop.bytes_per_ns * share * efficiency(hop.kind, algorithm_, protocol_)) : 0;
+    return bytes > 0 ? bytes / (hop.bytes_per_ns * share * share_of(hop.kind)) : 0;
   }
-  double over_rings(double bytes) const {
-    return bytes / (group_.ring_bytes_per_ns * efficiency(worst().kind, algorithm_, protocol_));
+  double over_rings(double bytes) const { return bytes / (group_.ring_bytes_per_ns * share_of(worst().kind)); }
+  double share_of(LinkKind kind) const {
+    return nccl::payload_share(group_, kind, algorithm_, protocol_, static_cast<std::int64_t>(bytes_));
+  }
+  double message() const {
+    const double limit = message_limit(group_, protocol_, static_cast<std::int64_t>(bytes_));
+    return std::max(over(bytes_, worst()), bytes_ / limit);
   }
   // Without rails the ranks of a node share the way out of it.
   double rail_share() const { return group_.has_rails || local() < 2 ? 1 : 1 / local(); }
@@ -108,6 +109,13 @@ class Formula {
                  near = is_across() ? std::floor(local() / kPeersAtOnce) : 0;
     return hops(near, group_.inside) + hops(rounds - near, group_.exchange) +
            over(bytes_ * (n() - 1) / n(), group_.exchange);
+  }
+  double nvls_tree() const {
+    const double inside = bytes_ * (1 + 1 / local()) / switch_bytes_per_ns(group_.node_reducers[0]);
+    const double outside =
+        over(std::min(2.0, nodes() / 2) * bytes_ / static_cast<double>(group_.rings.size()), group_.rail);
+    return 2 * log_nodes() * static_cast<double>(hop_ns(group_.rail, algorithm_, protocol_)) +
+           static_cast<double>(2 * group_.node_reducers[0].latency_ns) + std::max(inside, outside);
   }
   double broadcast() const {
     if (algorithm_ == Algorithm::tree) return tree_hops() + over(2 * bytes_, group_.inside);
@@ -166,41 +174,36 @@ class Formula {
   double bytes_;
 };
 
-// Between chips that NCCL does not know, nothing is known of a protocol: links have their own latency and bandwidth.
-bool is_without_nccl(const DeviceGroup& group) {
-  return group.inside.kind == LinkKind::ici && group.across.kind == LinkKind::ici && group.rail.kind == LinkKind::ici;
-}
-
 }  // namespace
 
-std::int64_t base_ns(const DeviceGroup& group, Algorithm algorithm, Protocol protocol) {
+std::int64_t base_ns(const DeviceGroup& group, Operation operation, Algorithm algorithm, Protocol protocol,
+                     std::int64_t bytes) {
+  const double n = group.size();
+  const bool is_stepwise = operation == Operation::all_reduce || operation == Operation::all_gather ||
+                           operation == Operation::reduce_scatter;
+  const double steps = !is_stepwise ? 0 : operation == Operation::all_reduce ? 2 * (n - 1) : n - 1;
+  const std::int64_t fill =
+      std::llround(nccl::fill_us(group, algorithm, protocol, steps, static_cast<double>(bytes)) * 1e3);
   if (algorithm == Algorithm::in_network) {
     const std::vector<Reducer>& rails = group.rail_reducers;
-    return group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns;
+    return fill + (group.reducer ? group.reducer->reduction.fixed_ns : rails.empty() ? 0 : rails[0].reduction.fixed_ns);
   }
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic) return 0;
-  if (is_without_nccl(group)) return 0;
-  const PerProtocol& base = algorithm == Algorithm::tree ? kTreeBase : kRingBase;
-  return std::llround(base[index_of(protocol)] * 1e3);
+  return fill + std::llround(nccl::base_latency_us(algorithm, protocol) * 1e3);
 }
 
 std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic || hop.kind == LinkKind::ici)
-    return hop.latency_ns;
-  const HopTimes& times = hop.kind == LinkKind::nvlink ? kNvlink : hop.kind == LinkKind::pcie ? kPcie : kNet;
-  const PerProtocol& time = algorithm == Algorithm::tree ? times.tree : times.ring;
-  return std::max(hop.latency_ns, static_cast<std::int64_t>(std::llround(time[index_of(protocol)] * 1e3)));
+  return std::max(hop.latency_ns,
+                  static_cast<std::int64_t>(std::llround(nccl::hop_us(hop.kind, algorithm, protocol) * 1e3)));
 }
 
-double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol) {
-  if (protocol == Protocol::ideal || protocol == Protocol::automatic || kind == LinkKind::ici) return 1;
-  const bool is_nvlink = kind == LinkKind::nvlink;
-  // NCCL bounds LL by 39, 87.7 and 141 GB/s on V100, A100 and H100: 0.26 to 0.31 of their NVLinks. Elsewhere half is
-  // flags.
-  if (protocol == Protocol::ll) return is_nvlink ? 0.3 : 0.5;
-  // It counts on 20, 20 and 20.6 of the 25 GB/s of one NVLink (src/graph/topo.h: SM70_NVLINK_BW and so on).
-  const double reached = is_nvlink ? 0.82 : 1;
-  return protocol == Protocol::ll128 || algorithm == Algorithm::tree ? 0.92 * reached : reached;
+double message_limit(const DeviceGroup& group, Protocol protocol, std::int64_t bytes, std::uint32_t communicator) {
+  const bool is_exact = protocol == Protocol::ideal || protocol == Protocol::automatic;
+  if (is_exact || group.inside.kind != LinkKind::nvlink || group.nodes.size() > 1) return kNoLimit;
+  return nccl::message_limit(std::max(communicator, group.size()), bytes);
+}
+
+double switch_bytes_per_ns(const Reducer& reducer) {
+  return reducer.bytes_per_ns * reducer.reduction.efficiency * kBesideTrees;
 }
 
 double reduction_limit(const Reducer& reducer, double wire, double bytes) {
@@ -214,7 +217,7 @@ std::int64_t predict_ns(const DeviceGroup& group, Operation operation, Algorithm
                         std::int64_t bytes) {
   if (group.size() < 2) return 0;
   const Formula formula(group, operation, algorithm, protocol, static_cast<double>(bytes));
-  return base_ns(group, algorithm, protocol) + std::llround(formula.time());
+  return base_ns(group, operation, algorithm, protocol, bytes) + std::llround(formula.time());
 }
 
 std::int64_t ring_latency_ns(const DeviceGroup& group, Operation operation, Protocol protocol, std::int64_t bytes) {
@@ -232,10 +235,36 @@ double wire_bytes(const DeviceGroup& group, Operation operation, Algorithm algor
     const double across = algorithm == Algorithm::in_network ? 1 : passes * (nodes - 1) / nodes;
     return passes * all * (local - 1) / local + all / local * across;
   }
+  if (algorithm == Algorithm::nvls_tree) return all * (1 + 1 / static_cast<double>(group.nodes[0].size()));
   if (algorithm == Algorithm::in_network)
     return all * (passes == 2 && group.reducer->reduction.mode == ReductionMode::pull ? 1 + 1 / n : 1);
   return passes * all * (n - 1) / n;
 }
+
+namespace {
+
+// NCCL takes switches of the network only where it is told to (NCCL_COLLNET_ENABLE), and NVSwitches that add where a
+// node has three devices or more (ncclNvlsInit), for all-reduce: its rings are faster for the others.
+bool is_considered(const DeviceGroup& group, Operation operation, Algorithm algorithm) {
+  if (algorithm == Algorithm::nvls_tree) return group.nodes[0].size() > 2;
+  if (algorithm != Algorithm::in_network) return true;
+  if (!group.reducer) return false;
+  return group.reducer->reduction.mode == ReductionMode::push ||
+         (operation == Operation::all_reduce && group.size() > 2);
+}
+
+// NCCL does not know these chips: links have their own latency and bandwidth, as with the ideal protocol.
+bool is_without_nccl(const DeviceGroup& group) {
+  return group.inside.kind == LinkKind::ici && group.across.kind == LinkKind::ici && group.rail.kind == LinkKind::ici;
+}
+
+// LL128 needs NVLink; switches that add take Simple.
+bool is_offered(const DeviceGroup& group, Algorithm algorithm, Protocol protocol) {
+  if (algorithm == Algorithm::in_network || algorithm == Algorithm::nvls_tree) return protocol == Protocol::simple;
+  return protocol != Protocol::ll128 || (group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1);
+}
+
+}  // namespace
 
 Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes, Algorithm algorithm,
               Protocol protocol) {
@@ -247,19 +276,24 @@ Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes,
               to_string(operation), group.size(), why);
   std::vector<Algorithm> algorithms{algorithm};
   if (algorithm == Algorithm::automatic)
-    algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network, Algorithm::torus};
+    algorithms = {Algorithm::ring, Algorithm::tree, Algorithm::in_network, Algorithm::nvls_tree, Algorithm::torus};
   if (is_of_messages(operation)) algorithms = {Algorithm::ring};
   std::vector<Protocol> protocols{protocol};
   if (protocol == Protocol::automatic) protocols = {Protocol::ll, Protocol::ll128, Protocol::simple};
-  const bool has_nvlink = group.inside.kind == LinkKind::nvlink && group.nodes[0].size() > 1;
+  if (is_without_nccl(group)) protocols = {Protocol::ideal};
   Choice best{.predicted_ns = INT64_MAX};
+  double least_us = std::numeric_limits<double>::infinity();
   for (const Algorithm a : algorithms) {
     if (!cannot_run(group, operation, a).empty()) continue;
     for (const Protocol p : protocols) {
-      const bool is_offered = a == Algorithm::in_network ? p == Protocol::simple : p != Protocol::ll128 || has_nvlink;
-      if (protocol == Protocol::automatic && !is_offered) continue;
+      if (algorithm == Algorithm::automatic && !is_considered(group, operation, a)) continue;
+      if (protocol == Protocol::automatic && !is_offered(group, a, p)) continue;
       const std::int64_t time = predict_ns(group, operation, a, p, bytes);
-      if (time < best.predicted_ns) best = {a, p, time};
+      const double estimate = p == Protocol::ideal ? -1 : nccl::estimate_us(group, operation, a, p, bytes);
+      const double us = estimate < 0 ? static_cast<double>(time) * 1e-3 : estimate;
+      if (us >= least_us && best.predicted_ns < INT64_MAX) continue;
+      least_us = us;
+      best = {a, p, time};
     }
   }
   return best;

@@ -1,6 +1,6 @@
 #pragma once
 // What a collective takes by a formula, latency + bytes / bandwidth, for each algorithm and protocol; and which one
-// NCCL would take. The constants are NCCL's (src/graph/tuning.cc of 2.28: baseLatencies, hwLatencies, llMaxBws).
+// NCCL would take, by its own estimate (sim/nccl_tuning.h).
 
 #include <cstdint>
 #include <string_view>
@@ -17,12 +17,16 @@ struct Choice {
   std::int64_t predicted_ns = 0;  // alone in the network, all ranks starting at once
 };
 
-// Nanoseconds before the first byte.
-std::int64_t base_ns(const DeviceGroup& group, Algorithm algorithm, Protocol protocol);
+// Nanoseconds before the first byte, and those in which pipelines fill: what a collective pays once.
+std::int64_t base_ns(const DeviceGroup& group, Operation operation, Algorithm algorithm, Protocol protocol,
+                     std::int64_t bytes);
 // Nanoseconds of one hop in all, the links' own latency included.
 std::int64_t hop_ns(const Hop& hop, Algorithm algorithm, Protocol protocol);
-// Share of the bandwidth that is payload.
-double efficiency(LinkKind kind, Algorithm algorithm, Protocol protocol);
+// Most bytes/ns between two devices of a communicator of so many, where that is more than these.
+inline constexpr double kNoLimit = 1e18;
+double message_limit(const DeviceGroup& group, Protocol protocol, std::int64_t bytes, std::uint32_t communicator = 0);
+// What a switch in a node reaches beside trees across nodes, of sums and results together.
+double switch_bytes_per_ns(const Reducer& reducer);
 // Most bytes/ns on the legs of a switch that adds, for `wire` bytes there that make `bytes` of sums.
 double reduction_limit(const Reducer& reducer, double wire, double bytes);
 
@@ -35,8 +39,8 @@ std::int64_t ring_latency_ns(const DeviceGroup& group, Operation operation, Prot
 // What each rank sends, bytes.
 double wire_bytes(const DeviceGroup& group, Operation operation, Algorithm algorithm, std::int64_t bytes);
 
-// The fastest by prediction. Automatic algorithms are those of NCCL: ring, tree, and switches that add; automatic
-// protocols all but ideal. A user error where a forced algorithm cannot run.
+// What NCCL takes: automatic algorithms are ring, tree, and switches in the nodes that add, alone or below trees;
+// automatic protocols all but ideal. A user error where a forced algorithm cannot run.
 Choice choose(const DeviceGroup& group, Operation operation, std::int64_t bytes,
               Algorithm algorithm = Algorithm::automatic, Protocol protocol = Protocol::automatic);
 

@@ -208,6 +208,68 @@ class Builder : public LaneBuilder {
     return add(lane, std::move(needs));
   }
 
+  // Two trees across the nodes on every rail, over a share each: the switch of a node adds up what its ranks have of
+  // the share, the trees add up the nodes, and the switch gives the result to all in its node. All of it streams.
+  void add_nvls_tree() {
+    const auto local = static_cast<std::uint32_t>(group_.nodes[0].size()), shards = 2 * local;
+    for (std::uint32_t place = 0; place < local; ++place) {
+      std::vector<std::uint32_t> heads;  // by node
+      for (const std::vector<std::uint32_t>& node : group_.nodes) heads.push_back(node[place]);
+      for (std::uint32_t t = 0; t < 2; ++t) {
+        const std::uint32_t shard = 2 * place + t;
+        std::vector<std::uint32_t> sums(ranks(), kNone);  // per head: the lane of its switch
+        for (std::uint32_t n = 0; n < heads.size(); ++n)
+          sums[heads[n]] = add_switch_stream(n, place, shards, shard, true, {});
+        const std::vector<std::uint32_t> order = t == 0 ? heads : other_order(heads);
+        const std::vector<std::vector<Need>> results = add_tree_of_sums(order, sums, shards, shard);
+        for (std::uint32_t n = 0; n < heads.size(); ++n)
+          add_switch_stream(n, place, shards, shard, false, results[heads[n]]);
+      }
+    }
+  }
+
+  // What the switch of a node does for the rank at a place there: adds up for it, or gives to all what it has.
+  std::uint32_t add_switch_stream(std::uint32_t node, std::uint32_t place, std::uint32_t shards, std::uint32_t shard,
+                                  bool adds, std::vector<Need> needs) {
+    const Reducer& reducer = group_.node_reducers[node];
+    std::vector<LinkId> links;
+    for (std::uint32_t i = 0; i < group_.nodes[node].size(); ++i)
+      for (const LinkId up : paths_.router().route(group_.devices[group_.nodes[node][i]], reducer.vertex)) {
+        if (adds || i == place) links.push_back(up);
+        if (!adds || i == place) links.push_back(up ^ 1);
+      }
+    SendLane lane{.steps = 0, .shards = shards, .shard = shard, .pieces = 0, .reducer = node};
+    lane.path = paths_.network().add_path(std::move(links), reducer.latency_ns);
+    return add(lane, std::move(needs));
+  }
+
+  // A tree over `order` that adds up what `sums` bring; for each of its ranks what brings the result there.
+  std::vector<std::vector<Need>> add_tree_of_sums(const std::vector<std::uint32_t>& order,
+                                                  const std::vector<std::uint32_t>& sums, std::uint32_t shards,
+                                                  std::uint32_t shard) {
+    const std::vector<std::uint32_t> above = binary_tree(order);
+    std::vector<std::vector<std::uint32_t>> children(ranks());
+    for (const std::uint32_t r : order)
+      if (above[r] != kNone) children[above[r]].push_back(r);
+    std::vector<std::uint32_t> from_top{order[0]};
+    for (std::size_t i = 0; i < from_top.size(); ++i)
+      for (const std::uint32_t c : children[from_top[i]]) from_top.push_back(c);
+    const auto stream = [&](std::uint32_t from, std::uint32_t to) {
+      return SendLane{.from = from, .to = to, .steps = 0, .shards = shards, .shard = shard, .pieces = 0};
+    };
+    std::vector<std::vector<Need>> have(ranks());
+    for (std::size_t i = from_top.size(); i-- > 0;) {
+      const std::uint32_t r = from_top[i];
+      have[r].push_back({sums[r], 1});
+      if (above[r] != kNone) have[above[r]].push_back({add(stream(r, above[r]), have[r]), 1});
+    }
+    for (std::size_t i = 1; i < from_top.size(); ++i) {
+      const std::uint32_t r = from_top[i];
+      have[r] = {{add(stream(above[r], r), have[above[r]]), 1}};
+    }
+    return have;
+  }
+
   // From each rank to each other, beginning with the next. Lanes go by the rank that receives, because routes to one
   // device are found together.
   void add_all_pairs() {
@@ -261,6 +323,9 @@ std::string_view cannot_run(const DeviceGroup& group, Operation operation, Algor
     case Algorithm::torus:
       if (operation == Operation::broadcast) return "the way through a torus is not for broadcast";
       return group.torus ? "" : "they are no torus, nor every k-th device along its dimensions";
+    case Algorithm::nvls_tree:
+      if (operation != Operation::all_reduce) return "trees above switches that add are for all-reduce";
+      return !group.node_reducers.empty() ? "" : "it needs several nodes with rails and a switch that adds in each";
   }
   return "";
 }
@@ -281,6 +346,8 @@ LaneTable make_lanes(const DeviceGroup& group, Paths& paths, Operation operation
     builder.add_hierarchical(false);
   } else if (algorithm == Algorithm::torus) {
     add_torus_lanes(builder, operation);
+  } else if (algorithm == Algorithm::nvls_tree) {
+    builder.add_nvls_tree();
   } else if (algorithm == Algorithm::in_network && group.reducer) {
     builder.add_switch(*group.reducer, 0, 1, {});
   } else if (algorithm == Algorithm::in_network) {
@@ -327,6 +394,8 @@ std::string_view to_string(Algorithm algorithm) {
       return "in-network";
     case Algorithm::torus:
       return "torus";
+    case Algorithm::nvls_tree:
+      return "nvls-tree";
   }
   return "";
 }

@@ -200,7 +200,7 @@ std::optional<Reducer> find_reducer(const Cluster& cluster, Paths& paths, const 
                              return topology.vertices[group.devices[r]].node == node;
                            });
     if (reduction.mode == ReductionMode::none || !is_inside) continue;
-    Reducer found{.reduction = reduction, .up = {}, .down = {}};
+    Reducer found{.reduction = reduction, .up = {}, .down = {}, .vertex = v};
     std::set<LinkId> used;
     double narrowest = 1e18;
     bool is_apart = true;
@@ -261,6 +261,12 @@ DeviceGroup make_group(const Cluster& cluster, Paths& paths, std::vector<std::ui
     if (reducer) group.rail_reducers.push_back(std::move(*reducer));
   }
   if (group.rail_reducers.size() < group.nodes[0].size()) group.rail_reducers.clear();
+  for (const std::vector<std::uint32_t>& ranks : group.nodes) {
+    std::optional<Reducer> reducer = find_reducer(cluster, paths, group, ranks);
+    if (reducer && paths.topology().vertices[reducer->vertex].node != kNone)
+      group.node_reducers.push_back(std::move(*reducer));
+  }
+  if (group.node_reducers.size() < group.nodes.size()) group.node_reducers.clear();
   return group;
 }
 

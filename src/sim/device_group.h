@@ -38,6 +38,7 @@ struct Reducer {
   std::vector<LinkId> up, down;  // from all ranks to the switch, and back
   std::int64_t latency_ns = 0;   // there and back
   double bytes_per_ns = 0;       // of the narrowest link
+  std::uint32_t vertex = kNone;  // the switch
 };
 
 // The usual way between two ranks: the worst of a kind.
@@ -71,6 +72,7 @@ struct DeviceGroup {
   std::optional<RankTorus> torus;      // where the ranks are one
   std::optional<Reducer> reducer;      // the nearest, for all ranks
   std::vector<Reducer> rail_reducers;  // with rails and no such: one for each place in the nodes; or empty
+  std::vector<Reducer> node_reducers;  // with rails: of the ranks of each node alone; or empty
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(devices.size()); }
   bool is_even() const;  // all nodes have equally many ranks

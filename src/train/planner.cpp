@@ -20,7 +20,7 @@ constexpr std::uint32_t kMostDevicesStepByStep = 64;  // on larger machines a co
 
 Algorithm algorithm_of(const std::string& name) {
   for (const Algorithm a : {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
-                            Algorithm::hierarchical, Algorithm::in_network, Algorithm::torus})
+                            Algorithm::hierarchical, Algorithm::in_network, Algorithm::nvls_tree, Algorithm::torus})
     if (to_string(a) == name) return a;
   OVERTAKE_CHECK(false, "no algorithm {}", name);
   return Algorithm::automatic;

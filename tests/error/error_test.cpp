@@ -1,5 +1,6 @@
 // Every mistake a user can make: the right words, exit code 2, nothing written over.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "command.h"
@@ -47,6 +48,28 @@ TEST(Error, MistypedWords) {
   expect_user_error("train --spec " + file, {"x.toml:2: lr_shedule: no such field; did you mean lr_schedule?"});
   write_text(file, "nam = \"x\"\n");
   expect_user_error("simulate cnn --machine " + file, {"x.toml:1", "did you mean name?"});
+}
+TEST(Error, CollectivesAlone) {
+  const std::string command = "simulate --machine dgx-h100 --collective ";
+  expect_user_error(command + "all-redcue --bytes 1M",
+                    {"--collective all-redcue", "no such operation", "all-reduce, reduce-scatter"});
+  expect_user_error(command + "all-reduce", {"--collective all-reduce", "--bytes", "256M"});
+  for (const char* bytes : {"0", "1M,0", "-1", "2T"})
+    expect_user_error(command + "all-reduce --bytes=" + bytes, {fmt::format("--bytes {}", bytes)});
+  expect_user_error(command + "all-reduce --bytes 1M,x", {"--bytes 1M,x"});
+  for (const char* bytes : {"8:8G:1", "1M:8:2", "8:16:x", "8:16:2:2"})
+    expect_user_error(command + "all-reduce --bytes " + bytes, {fmt::format("--bytes {}", bytes), "8:8G:2"});
+  expect_user_error(command + "all-reduce --bytes 1M --devices 3", {"one device", "--devices"});
+  expect_user_error("simulate --machine h200 --collective all-reduce --bytes 1M", {"one device", "add nodes"});
+  expect_user_error(command + "all-reduce --bytes 1M --devices 0-8", {"--devices", "no device 8", "0 to 7"});
+  expect_user_error(command + "all-reduce --bytes 1M --devices 0,1,0", {"--devices", "device 0 is given twice"});
+  expect_user_error("simulate --collective all-reduce --bytes 1M", {"--collective", "--machine"});
+  expect_user_error("simulate cnn --machine dgx-h100 --collective all-reduce --bytes 1M", {"without a model", "cnn"});
+  expect_user_error(command + "all-reduce --bytes 1M --dp 4", {"--collective", "--dp", "training steps"});
+  expect_user_error(command + "all-reduce --bytes 1M --steps 4", {"--collective", "--steps"});
+  expect_user_error(command + "all-gather --bytes 1M --algorithm tree", {"tree", "all-gather", "use ring"});
+  expect_user_error(command + "all-reduce --bytes 1M --algorithm nvls-tree", {"nvls-tree", "several nodes"});
+  expect_user_error("simulate cnn --bytes 1M", {"--bytes", "--collective"});
 }
 TEST(Error, WeightsAsPyTorchSavesThem) {
   const ScratchFolder folder;

@@ -112,6 +112,8 @@ def shortened(words):
     operands = [w for w in words[1:2] if not w.startswith("-")]
     if any(w.endswith(".plan") for w in operands):
         return words  # it has been searched for
+    if "--collective" in words:
+        return words  # nothing is searched for
     if words[0] in WRITERS:
         words = [*words, "--overwrite"]
     for name, value in SHORTER.get(words[0], {}).items():

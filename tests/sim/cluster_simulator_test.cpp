@@ -334,24 +334,26 @@ TEST(ClusterSimulator, JobsShareADevice) {
 }
 
 // The numbers of Collective.AnUrgentOneOvertakesAtTheEndOfAChunk.
+// As in collective_test.cpp: at the border between the third and the fourth chunk, or after all of it.
 TEST(ClusterSimulator, AnUrgentCollectiveOvertakesAtTheEndOfAChunk) {
-  const std::int64_t chunk = 6 * (kWayNs + 250), small = 6 * (kWayNs + 100);
+  const std::int64_t comes = 3 * (kWayNs + 900) + 610, three = 6 * (kWayNs + 900 * 3 / 4),
+                     last = 6 * (kWayNs + 900 / 4), all = 6 * (kWayNs + 900), small = 6 * (kWayNs + 100);
   for (const std::int64_t priority : {0, 1}) {
     PlanCase c(4);
     std::vector<TaskId> bulk, urgent;
     for (std::size_t d = 0; d < 4; ++d) {
       const BufferId x = c.buffer(40'000);
-      bulk.push_back(c.collective(c.wire(d), 1, c.buffer(400'000, Role::input), c.buffer(400'000)));
-      c.run(c.lane(d), chunk + 10, {}, {x});
+      bulk.push_back(c.collective(c.wire(d), 1, c.buffer(360'000, Role::input), c.buffer(360'000)));
+      c.run(c.lane(d), comes, {}, {x});
       urgent.push_back(c.collective(c.wire(d), 2, x, c.buffer(40'000), priority));
     }
     ClusterOptions options = plain();
     options.algorithm = Algorithm::ring;
-    options.chunk_bytes = 100'000;
+    options.chunk_bytes = 90'000;
     const JobResult r = simulate_one(small_cluster(1, 4), c.job(), options);
     for (std::size_t d = 0; d < 4; ++d) {
-      expect_span(r.trace, urgent[d], chunk + 10, (priority == 1 ? 2 : 4) * chunk + small);
-      expect_span(r.trace, bulk[d], 0, 4 * chunk + (priority == 1 ? small : 0));
+      expect_span(r.trace, urgent[d], comes, (priority == 1 ? three : all) + small);
+      expect_span(r.trace, bulk[d], 0, priority == 1 ? three + small + last : all);
     }
   }
 }

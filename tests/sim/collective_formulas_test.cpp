@@ -77,7 +77,8 @@ TEST(Tuning, WireBytes) {
 // and bytes, of which the simulation overlaps some, and knows no pieces.
 TEST(Tuning, FormulaAndSimulationAgree) {
   for (const char* preset : {"dgx-h100", "dgx-h100:4", "p3.16xlarge", "p3.8xlarge:2", "cpu-hosts", "dgx-a100:3"})
-    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::hierarchical, Algorithm::in_network})
+    for (const Algorithm algorithm :
+         {Algorithm::ring, Algorithm::tree, Algorithm::hierarchical, Algorithm::in_network, Algorithm::nvls_tree})
       for (const Protocol protocol : {Protocol::ideal, Protocol::ll, Protocol::simple})
         for (const std::int64_t bytes : {std::int64_t{8}, std::int64_t{256} << 20}) {
           Simulation s(load_cluster(preset));

@@ -233,20 +233,75 @@ TEST(Collective, JitteredStartsFollowTheRecurrence) {
   EXPECT_EQ(ends, ring_ends(ready, std::vector<std::int64_t>(n, 50), kWayNs));
 }
 
+// Of four chunks and six steps, of which each goes in three pieces: when the urgent one comes, in the last piece of the
+// fourth step, two thirds are sent or on their way. The third chunk is the next border: what is left until there is
+// spread over the two steps that are left. The rest starts from the beginning.
 TEST(Collective, AnUrgentOneOvertakesAtTheEndOfAChunk) {
   Simulation s(small_cluster(1, 4));
   const GroupId group = s.all();
-  CollectiveSpec bulk = ideal(group, Algorithm::ring, 400'000), urgent = ideal(group, Algorithm::ring, 40'000);
-  bulk.chunk_bytes = 100'000;
+  CollectiveSpec bulk = ideal(group, Algorithm::ring, 360'000), urgent = ideal(group, Algorithm::ring, 40'000);
+  bulk.chunk_bytes = 90'000;
   urgent.priority = 1;
-  const std::int64_t chunk = 6 * (kWayNs + 250), small = 6 * (kWayNs + 100);
+  const std::int64_t step = kWayNs + 900, three = 6 * (kWayNs + 900 * 3 / 4), last = 6 * (kWayNs + 900 / 4),
+                     small = 6 * (kWayNs + 100), comes = 3 * step + 610;
   const CollectiveId first = s.collectives.add(bulk), second = s.collectives.add(urgent);
   s.collectives.ready_all(0, first);
-  while (s.collectives.next_time() < chunk + 10) s.collectives.advance(s.collectives.next_time());
-  s.collectives.ready_all(chunk + 10, second);  // in the second chunk
+  while (s.collectives.next_time() < comes) s.collectives.advance(s.collectives.next_time());
+  s.collectives.ready_all(comes, second);
   s.run();
-  EXPECT_EQ(s.end_of(second), 2 * chunk + small);
-  EXPECT_EQ(s.end_of(first), 4 * chunk + small);
+  EXPECT_EQ(s.end_of(second), three + small);
+  EXPECT_EQ(s.end_of(first), three + small + last);
+}
+
+// A stream of chunks starts up once and has one algorithm: it takes what it takes without chunks.
+TEST(Collective, ChunksTakeNoTime) {
+  for (const char* preset : {"dgx-h100", "dgx-h100:2", "dgx-a100:2", "p3.16xlarge", "p3.8xlarge:2"})
+    for (const Algorithm algorithm :
+         {Algorithm::automatic, Algorithm::ring, Algorithm::tree, Algorithm::in_network, Algorithm::nvls_tree})
+      for (const bool is_fluid : {false, true}) {
+        Simulation whole(load_cluster(preset)), chunks(load_cluster(preset));
+        CollectiveSpec spec{.group = whole.all(), .bytes = 256 << 20, .algorithm = algorithm, .is_fluid = is_fluid};
+        if (!cannot_run(whole.collectives.group(spec.group), spec.operation, algorithm).empty()) continue;
+        const auto expected = static_cast<double>(whole.time_of(spec));
+        spec.group = chunks.all();
+        spec.chunk_bytes = 4 << 20;
+        EXPECT_NEAR(static_cast<double>(chunks.time_of(spec)) / expected, 1, 0.002)
+            << preset << " " << to_string(algorithm) << (is_fluid ? ", fluid" : "");
+      }
+}
+
+// Whatever way a collective goes, an urgent one does not wait for its end, and nothing is lost by it but start-ups.
+TEST(Collective, EveryAlgorithmCanBeOvertaken) {
+  for (const auto& [preset, algorithm] :
+       {std::pair{"dgx-h100", Algorithm::ring}, std::pair{"dgx-h100", Algorithm::tree},
+        std::pair{"dgx-h100", Algorithm::in_network}, std::pair{"dgx-h100:2", Algorithm::nvls_tree}})
+    for (const bool is_fluid : {false, true}) {
+      Simulation s(load_cluster(preset));
+      const GroupId group = s.all();
+      CollectiveSpec bulk{.group = group,
+                          .bytes = 256 << 20,
+                          .algorithm = algorithm,
+                          .protocol = Protocol::simple,
+                          .chunk_bytes = 4 << 20,
+                          .is_fluid = is_fluid};
+      CollectiveSpec urgent = bulk;
+      urgent.bytes = 1 << 10;
+      urgent.priority = 1;
+      Simulation alone(load_cluster(preset)), small(load_cluster(preset));
+      bulk.group = alone.all();
+      const std::int64_t all = alone.time_of(bulk);
+      urgent.group = small.all();
+      const std::int64_t little = small.time_of(urgent);
+      bulk.group = urgent.group = group;
+      const CollectiveId first = s.collectives.add(bulk), second = s.collectives.add(urgent);
+      s.collectives.ready_all(0, first);
+      while (s.collectives.next_time() < all / 2) s.collectives.advance(s.collectives.next_time());
+      s.collectives.ready_all(all / 2, second);
+      s.run();
+      EXPECT_LT(s.end_of(second), all * 4 / 5 + little) << to_string(algorithm);
+      EXPECT_GT(s.end_of(first), all + little) << to_string(algorithm);
+      EXPECT_LT(s.end_of(first), all * 3 / 2 + little) << to_string(algorithm);
+    }
 }
 
 TEST(Collective, WithoutChunksNobodyOvertakes) {
@@ -295,6 +350,10 @@ TEST(Collective, OneFlowPerRankTakesTheSameTime) {
     EXPECT_EQ(difference(small_cluster(3, 4), Algorithm::hierarchical, Protocol::ideal, bytes), 0);
     // Fast and slow hops in one ring.
     EXPECT_LT(difference(small_cluster(3, 4), Algorithm::ring, Protocol::ideal, bytes), 0.06) << bytes;
+    for (const char* preset : {"dgx-h100:2", "dgx-h100:4"}) {
+      EXPECT_LT(difference(load_cluster(preset), Algorithm::nvls_tree, Protocol::simple, bytes), 0.08) << bytes;
+      EXPECT_LT(difference(load_cluster(preset), Algorithm::tree, Protocol::automatic, bytes), 0.08) << bytes;
+    }
     for (const char* preset : {"dgx-h100:4", "p3.8xlarge:4", "p3.16xlarge"})
       for (const Protocol protocol : {Protocol::ll, Protocol::simple})
         EXPECT_LT(difference(load_cluster(preset), Algorithm::ring, protocol, bytes), 0.08) << preset << " " << bytes;

@@ -22,6 +22,8 @@ struct JobFlags {
 
 struct SimulateFlags : JobFlags {
   std::string save_profile, compare, sweep, trace, chakra, chakra_out;
+  std::string collective, bytes;
+  std::uint32_t devices_per_process = 0;  // of `collective`; see CollectiveCase
   std::vector<std::string> slow, fail, beside;
   std::string network;  // empty: as the machine has it
   int steps = 0;  // in a row; 0: as many as a prediction asks for

@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
-#include "sim/collective.h"
-
 namespace overtake {
 namespace {
 
@@ -20,24 +16,8 @@ constexpr const char* kRackNote =
     "measured "
     "is 0.59 at 8 GiB. Why, and why less for smaller messages, was not found.";
 
-// GB/s of each rank, as nccl-tests counts them: of the bytes that a ring would send. Alone on the first devices.
 double bus_gb_per_s(const std::string& machine, std::uint32_t devices, std::int64_t bytes, Operation operation) {
-  const Cluster cluster = load_cluster(machine);
-  const Topology topology = make_topology(cluster);
-  FlowNetwork network(topology.links);
-  Collectives collectives(cluster, topology, network);
-  std::vector<std::uint32_t> ranks(devices);
-  std::iota(ranks.begin(), ranks.end(), 0u);
-  const CollectiveId id = collectives.add(
-      {.group = collectives.add_group(std::move(ranks)), .operation = operation, .bytes = bytes, .is_fluid = true});
-  collectives.ready_all(0, id);
-  std::int64_t ns = 0;
-  while (collectives.next_time() != kNever) {
-    ns = collectives.next_time();
-    collectives.advance(ns);
-  }
-  const double n = devices, passes = operation == Operation::all_reduce ? 2 : 1;
-  return passes * (n - 1) / n * static_cast<double>(bytes) / static_cast<double>(ns);
+  return timed(machine, devices, {operation, bytes, 1}, Algorithm::automatic).busbw_gbs;
 }
 
 }  // namespace

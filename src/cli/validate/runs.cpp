@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/available_cores.h"
 #include "base/error.h"
@@ -157,6 +158,17 @@ double all_reduce_ms(const std::string& cluster, std::uint32_t devices, std::int
   const SideBySide plan(devices, bytes, {});
   const JobResult r = plan.simulate_on(cluster_of(cluster), {.algorithm = algorithm, .protocol = protocol});
   return ms_of(r.trace, plan.collective);
+}
+
+CollectiveTime timed(const std::string& machine_name, std::uint32_t devices, const CollectiveCase& what,
+                     Algorithm algorithm) {
+  RunSpec spec;
+  spec.machine = machine_name;
+  Machine machine = machine_of(spec, 0);
+  machine.options.algorithm = algorithm;
+  std::vector<std::uint32_t> first(devices);
+  std::iota(first.begin(), first.end(), 0u);
+  return time_alone(machine.cluster, machine.topology, first, what, machine.options);
 }
 
 double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskCost& work) {

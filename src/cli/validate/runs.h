@@ -9,6 +9,7 @@
 
 #include "cli/simulate/runs.h"
 #include "overtake/run_spec.h"
+#include "sim/collective_alone.h"
 
 namespace overtake {
 
@@ -46,6 +47,9 @@ class Laboratory {
 // A collective over the first devices of a cluster, alone in it.
 double all_reduce_ms(const std::string& cluster, std::uint32_t devices, std::int64_t bytes, Algorithm algorithm,
                      Protocol protocol = Protocol::automatic);
+// The same as `overtake simulate --collective` says with all its defaults.
+CollectiveTime timed(const std::string& machine, std::uint32_t devices, const CollectiveCase& what,
+                     Algorithm algorithm);
 // How much longer a task takes on each of the first devices of a cluster while a ring all-reduce runs there.
 double slowdown_beside_ring(const std::string& cluster, std::uint32_t devices, const TaskCost& work);
 
