@@ -2,14 +2,8 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <functional>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"

@@ -83,6 +83,17 @@ TEST(SimulateMachine, AnIdealNetworkIsAskedForByKeyOrFlag) {
   const CommandResult r = overtake("simulate " + job + (folder / "mine.toml") + " --network fast");
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_NE(r.err.find("--network fast: it is none of ideal, modelled"), std::string::npos) << r.err;
+  // A plan keeps its machine, on which another network may be looked at; one for this machine has none described.
+  const auto planned = [&](const std::string& flags, const std::string& name) {
+    const CommandResult made = overtake("plan ffnn --batch 8 " + flags + " -o " + (folder / name));
+    EXPECT_EQ(made.exit_code, 0) << made.err;
+    return folder / name;
+  };
+  const std::string described = planned("--dp 2 --machine " + (folder / "mine.toml"), "described.plan");
+  EXPECT_LT(step_ms(described + " --network ideal"), 0.5 * step_ms(described));
+  const CommandResult here = overtake("simulate " + planned("--schedule in-order", "here.plan") + " --network ideal");
+  EXPECT_EQ(here.exit_code, 2);
+  EXPECT_NE(here.err.find("--network ideal: this machine has no described network"), std::string::npos) << here.err;
 }
 
 // A rack of 72, a cube of TPUs and a ring of one's own.

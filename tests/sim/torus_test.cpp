@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "overtake/machine.h"
 #include "sim_case.h"
 #include "unit/temporary_folder.h"
 
@@ -255,12 +256,36 @@ TEST(Torus, MistakesAreTheUsers) {
   EXPECT_TRUE(says(error(8, "shape = [2, 2, 2, 1, 1, 1, 1]"), {"7 dimensions; at most 6"}));
   EXPECT_TRUE(says(error(8, "dimensions = 7"), {"7 dimensions"}));
   EXPECT_TRUE(says(error(8, "shape = [8]", second), {"in another torus already"}));
+  EXPECT_TRUE(says(error(1'000'000, "dimensions = 6"), {"torus: too many links: 6000000"}));
   EXPECT_TRUE(says(error(8, "shapes = [8]"), {"unknown key in [[torus]]", "did you mean shape?"}));
   EXPECT_TRUE(says(error(8, "", "[[torus]]\ndevices = \"n/e\"\nkind = \"ICI\"\nbandwidth = 1\nlatency = 1\n"),
                    {"torus: no devices: \"n/e\""}));
   EXPECT_TRUE(says(error(8, "", "[[torus]]\ndevices = 5\nkind = \"ICI\"\nbandwidth = 1\nlatency = 1\n"),
                    {"devices: not devices: 5"}));
   EXPECT_TRUE(says(user_error([] { parse_cluster("torus = 5", "x"); }), {"x:1: torus: not a list of tori"}));
+}
+
+// As plans keep their machines.
+TEST(Torus, MachinesAsText) {
+  Cluster cluster = load_cluster("tpu-v4");
+  cluster.network = NetworkKind::ideal;
+  cluster.tori[0].shape = {2, 4, 8};
+  const std::string text = save_json(described_machine(cluster));
+  const Machine again = load_machine_json(text);
+  EXPECT_EQ(again.cluster, cluster);
+  EXPECT_EQ(again.topology.tori.at(0).shape, (std::vector<std::uint32_t>{2, 4, 8}));
+  EXPECT_EQ(again.topology.links.at(0).latency_ns, 0) << "of an ideal network";
+  const auto damaged = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    const std::size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << from << " in " << text;
+    return user_error([&] { load_machine_json(other.replace(at, from.size(), to)); });
+  };
+  EXPECT_TRUE(
+      says(damaged("\"dimensions\":3", "\"dimensions\":0"), {"0 of the dimensions of a torus", "save it again"}));
+  EXPECT_TRUE(says(damaged("[2,4,8]", "[2,-4,8]"), {"-4 of the devices along a torus"}));
+  EXPECT_TRUE(says(damaged("\"bandwidth\":45000000000", "\"bandwidth\":0"), {"a torus of 0 B/s"}));
+  EXPECT_TRUE(says(damaged("[2,4,8]", "[2,4,4]"), {"shape 2 x 4 x 4 has 32 places"}));
 }
 
 TEST(Torus, PresetsScaleWithTheirHosts) {
