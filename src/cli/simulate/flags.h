@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/spec_flags.h"
-#include "plan/divide/workload.h"
 
 namespace overtake {
 
@@ -24,7 +23,7 @@ struct SimulateFlags : JobFlags {
   std::string save_profile, compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail, beside;
   int steps = 0;  // in a row; 0: as many as a prediction asks for
-  bool no_slowdown = false;
+  bool no_slowdown = false, no_fold = false;
 
   void add_to(CLI::App& command);
   // What is out of the ordinary on the machine.
@@ -33,8 +32,5 @@ struct SimulateFlags : JobFlags {
 
 // The text of --beside: a job as on the command line.
 JobFlags job_from_text(const std::string& text);
-
-// Stages of --synthetic.
-Workload synthetic_workload(const std::string& synthetic, const RunSpec& spec);
 
 }  // namespace overtake
