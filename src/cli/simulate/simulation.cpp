@@ -87,7 +87,8 @@ class Simulation {
     const std::vector<RunSpec> specs =
         flags_.compare.empty() ? std::vector{job.spec} : compared(job.spec, flags_.compare, left_out);
     for (const RunSpec& spec : specs) {
-      if (specs.size() > 1) say_progress(spec, 1 + static_cast<std::size_t>(&spec - specs.data()), specs.size());
+      if (specs.size() > 1 || (spec.stages > 1 && spec.pipeline == "search"))
+        say_progress(spec, 1 + static_cast<std::size_t>(&spec - specs.data()), specs.size());
       try {
         SimulatedRun run(simulated(job, spec, job.machine));
         if (!run.step.result.is_finished) {
