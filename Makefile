@@ -92,9 +92,10 @@ bench-gpu: cuda-build
 
 bench-sim:
 	cmake --preset release
-	cmake --build --preset release --target bench_sim bench_plan
+	cmake --build --preset release --target bench_sim bench_plan overtake
 	build/release/bench_sim
 	build/release/bench_plan
+	bench/sim/commands.py $(OVERTAKE)
 
 bench-comm:
 	cmake --preset release

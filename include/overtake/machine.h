@@ -39,6 +39,10 @@ struct Machine {
   std::vector<std::int64_t> memory = {};  // bytes of each device that a step may use, 0: any number; empty: all 0
   // That are simulated in a row, as the first may differ from those that follow; 0: four, or one of very many tasks.
   int steps = 1;
+  // Of a described machine: of replicas that do the same at the same time on alike nodes, only those of the first nodes
+  // are simulated, with collectives that take what they take among all (docs/simulation.md). What is predicted per
+  // device is then of these devices.
+  bool folds_replicas = false;
   std::string text = {};       // for people: what was measured
   std::size_t most_lanes = 1;  // of a device, that can run at the same time
   // What tasks take. None: nothing is known, and nothing is predicted.

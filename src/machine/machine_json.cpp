@@ -95,14 +95,10 @@ void check_devices(const Machine& machine) {
 }  // namespace
 
 std::string save_json(const Machine& machine) {
-  return json{{"kind", machine.kind},
-              {"cluster", machine.cluster},
-              {"options", machine.options},
-              {"memory", machine.memory},
-              {"steps", machine.steps},
-              {"text", machine.text},
-              {"most_lanes", machine.most_lanes},
-              {"kernels", machine.kernels}}
+  return json{
+      {"kind", machine.kind},     {"cluster", machine.cluster},       {"options", machine.options},
+      {"memory", machine.memory}, {"steps", machine.steps},           {"folds_replicas", machine.folds_replicas},
+      {"text", machine.text},     {"most_lanes", machine.most_lanes}, {"kernels", machine.kernels}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -115,6 +111,7 @@ Machine load_machine_json(std::string_view text) {
     machine.options = checked<ClusterOptions>(in.at("options"));
     machine.memory = checked<std::vector<std::int64_t>>(in.at("memory"));
     machine.steps = checked<int>(in.at("steps"));
+    if (in.contains("folds_replicas")) machine.folds_replicas = checked<bool>(in.at("folds_replicas"));
     machine.text = in.at("text").get<std::string>();
     machine.most_lanes = checked<std::size_t>(in.at("most_lanes"));
     machine.kernels = checked<DeviceTarget>(in.at("kernels"));

@@ -128,7 +128,9 @@ Program predict(Program p) {
     c.predicted_ns = step.step_ns();
     c.fits = c.fits && first_without_room(step, p.machine) == kNone;
     const std::vector<std::int64_t> peaks = peak_memory(step);
-    c.peak_bytes.assign(peaks.begin(), peaks.end());
+    c.peak_bytes.clear();
+    for (std::size_t copy = 0; copy < step.alike(); ++copy)
+      c.peak_bytes.insert(c.peak_bytes.end(), peaks.begin(), peaks.end());
   }
   return p;
 }

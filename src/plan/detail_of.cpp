@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "plan/divide/clip.h"
 #include "plan/divide/micro_batches.h"
+#include "plan/divide/replica_fold.h"
 #include "plan/divide/sync_batch_norm.h"
 #include "plan/in_order.h"
 
@@ -19,10 +20,9 @@ const Target& target_of(const Program& program) {
   return *program.machine.target;
 }
 
-int steps_in_a_row(const Program& program, const Workload& work) {
+int steps_in_a_row(const Program& program, const Workload& work, std::uint32_t kept_replicas) {
   if (program.machine.steps > 0) return program.machine.steps;
-  const std::uint64_t tasks =
-      std::uint64_t{program.spec.replicas} * program.spec.micro_batches * work.blocks.blocks.size() * 3;
+  const std::uint64_t tasks = std::uint64_t{kept_replicas} * program.spec.micro_batches * work.blocks.blocks.size() * 3;
   return tasks > kTasksForManySteps ? 1 : kStepsInARow;
 }
 
@@ -102,10 +102,12 @@ Detail detail_of(const Program& program, PassRunner& runner) {
 
 OutlinePlanner::OutlinePlanner(const Program& program)
     : options_(parallel_options(program.spec)),
+      kept_(fold_replicas(options_, program.machine, program.devices).kept),
       work_(make_workload(program.step, program.costs, kinds_of(program.machine, program.devices), options_,
                           {.recompute = program.spec.recompute,
-                           .blocks = program.spec.blocks > 0 ? std::optional(program.spec.blocks) : std::nullopt})),
+                           .blocks = program.spec.blocks > 0 ? std::optional(program.spec.blocks) : std::nullopt,
+                           .kept_replicas = kept_})),
       planner_(std::make_unique<StepPlanner>(work_, options_, program.machine, program.devices,
-                                             steps_in_a_row(program, work_))) {}
+                                             steps_in_a_row(program, work_, kept_))) {}
 
 }  // namespace overtake

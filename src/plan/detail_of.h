@@ -30,6 +30,7 @@ class OutlinePlanner {
 
  private:
   ParallelOptions options_;
+  std::uint32_t kept_;  // replicas that are simulated
   Workload work_;
   std::unique_ptr<StepPlanner> planner_;
 };

@@ -71,9 +71,10 @@ PredictedStep one_after_the_other(const Outline& outline) {
 
 }  // namespace
 
-PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<std::uint32_t> devices, int steps) {
+PredictedStep predict_step(Outline outline, const Machine& machine, std::vector<std::uint32_t> devices, int steps,
+                           DeviceCopies copies) {
   if (!machine.has_devices()) return one_after_the_other(outline);
-  PredictedStep out{.outline = std::move(outline), .devices = std::move(devices)};
+  PredictedStep out{.outline = std::move(outline), .devices = std::move(devices), .copies = std::move(copies)};
   if (machine.kind == Machine::Kind::ranks)
     out.outline.plan = with_end_of_step(std::move(out.outline.plan), out.outline.devices);
   out.outline.work.resize(out.outline.plan.graph.tasks.size());

@@ -45,6 +45,14 @@ void ClusterRun::add_job(const ClusterJob& job) {
   OVERTAKE_CHECK(
       std::ranges::adjacent_find(sorted) == sorted.end() && (sorted.empty() || sorted.back() < topology_.device_count),
       "a job has a device twice, or one that is not in the cluster");
+  OVERTAKE_CHECK(job.copies.devices.empty() || job.copies.devices.size() % job.devices.size() == 0,
+                 "{} copies of {} devices", job.copies.devices.size(), job.devices.size());
+  if (job.copies.share_outside)
+    for (LinkId l = 0; l < topology_.links.size(); ++l)
+      if (is_outside(topology_, topology_.links[l]))
+        network_.set_bandwidth(0, l,
+                               static_cast<double>(topology_.links[l].bandwidth) /
+                                   (1 + static_cast<double>(job.copies.devices.size() / job.devices.size())));
   JobState state;
   state.job = &job;
   state.steps = static_cast<std::uint32_t>(job.steps);
@@ -233,7 +241,11 @@ CollectiveId ClusterRun::add_collective(std::uint32_t id, std::uint32_t index, s
     const std::span<const std::uint32_t> members = job.transfers.devices_of(transfer);
     std::vector<std::uint32_t> devices(members.begin(), members.end());
     const auto [known, is_new] = groups_.try_emplace({id, is_message, devices}, kNone);
-    if (is_new) known->second = collectives_.add_group(std::move(devices));
+    if (is_new && (is_message || job.job->copies.devices.empty()))
+      known->second = collectives_.add_group(std::move(devices));
+    else if (is_new)
+      known->second = collectives_.add_folded_group(
+          {with_copies(job, transfer), static_cast<std::uint32_t>(devices.size()), job.job->copies.share_outside});
     group = known->second;
   }
   CollectiveSpec spec{.group = group,
@@ -248,6 +260,18 @@ CollectiveId ClusterRun::add_collective(std::uint32_t id, std::uint32_t index, s
   }
   owners_.push_back({id, index, step});
   return collectives_.add(spec);
+}
+
+// The devices of a collective, and behind them their counterparts in every copy.
+std::vector<std::uint32_t> ClusterRun::with_copies(const JobState& job, const PlanTransfer& transfer) {
+  const std::span<const std::uint32_t> here = job.transfers.devices_of(transfer);
+  std::vector<std::uint32_t> all(here.begin(), here.end());
+  const std::size_t local = job.job->devices.size();
+  const std::vector<std::uint32_t>& copies = job.job->copies.devices;
+  for (std::size_t first = 0; first < copies.size(); first += local)
+    for (const TaskId t : job.transfers.tasks_of(transfer))
+      all.push_back(copies[first + job.job->plan->graph.tasks[t].device]);
+  return all;
 }
 
 void ClusterRun::note(const CollectiveReport& report) {

@@ -75,6 +75,7 @@ class ClusterRun {
   void begin_head(std::uint32_t lane);
   bool begin_transfer(std::uint32_t job, TaskId t, std::uint32_t step);
   CollectiveId add_collective(std::uint32_t job, std::uint32_t transfer, std::uint32_t step);
+  static std::vector<std::uint32_t> with_copies(const JobState& job, const PlanTransfer& transfer);
   void note(const CollectiveReport& report);
   void end_task(JobState& job, TaskId t);
   void wake_waiters(JobState& job, TaskId t);

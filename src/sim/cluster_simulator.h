@@ -14,6 +14,15 @@
 
 namespace overtake {
 
+// Devices that do the same at the same time as those of a job and are not simulated. Every collective of the plan has
+// their counterparts as members too (sim/folded_group.h).
+struct DeviceCopies {
+  std::vector<std::uint32_t> devices{};  // those of the job once more for every copy, one copy behind the other
+  // Links between switches outside the nodes carry less than all nodes may send: the job has its share of them, as much
+  // as every copy.
+  bool share_outside = false;
+};
+
 // Steps of a plan, one behind the other without a barrier: a task waits for its lane and for what it reads and writes.
 // Transfers are tasks of Op::transfer; joins are not looked at.
 struct ClusterJob {
@@ -23,6 +32,7 @@ struct ClusterJob {
   std::int64_t start_ns = 0;
   // Of several steps, the first leaves out the delayed tasks, which belong to a step before it.
   int steps = 1;
+  DeviceCopies copies{};
 };
 
 // The first task of a lane that did not end.

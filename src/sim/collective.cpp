@@ -42,12 +42,20 @@ GroupId Collectives::add_group(std::vector<std::uint32_t> devices) {
   return static_cast<GroupId>(groups_.size() - 1);
 }
 
+GroupId Collectives::add_folded_group(const FoldedMembers& members) {
+  std::vector<std::uint32_t> devices = members.devices;
+  std::ranges::sort(devices);
+  const GroupId id = add_group(std::move(devices));
+  groups_[id]->folded = std::make_unique<FoldedGroup>(groups_[id]->group, paths_, members);
+  return id;
+}
+
 CollectiveId Collectives::add(const CollectiveSpec& spec) {
   DeviceGroup& group = groups_[spec.group]->group;
   if (spec.operation == Operation::all_to_all && group.size() <= kMostPeers) measure_exchange(paths_, group);
   Collective collective{.spec = spec, .choice = {}, .bytes_left = spec.bytes, .is_ready = {}};
   collective.choice = choose(group, spec.operation, spec.bytes, spec.algorithm, spec.protocol);
-  collective.is_ready.assign(group.size(), 0);
+  collective.is_ready.assign(groups_[spec.group]->ranks(), 0);
   collectives_.push_back(std::move(collective));
   return static_cast<CollectiveId>(collectives_.size() - 1);
 }
@@ -69,11 +77,12 @@ void Collectives::ready(std::int64_t now, CollectiveId id, std::uint32_t rank) {
 }
 
 void Collectives::ready_all(std::int64_t now, CollectiveId id) {
-  const std::uint32_t ranks = groups_[collectives_[id].spec.group]->group.size();
+  const std::uint32_t ranks = groups_[collectives_[id].spec.group]->ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) ready(now, id, r);
 }
 
 const LaneTable& Collectives::table(GroupState& state, const Collective& collective) {
+  if (state.folded) return state.folded->table();
   const CollectiveSpec& spec = collective.spec;
   const std::uint32_t root = spec.operation == Operation::broadcast ? spec.root : 0;
   const auto [entry, is_new] = state.tables.try_emplace({spec.operation, collective.choice.algorithm, root});
@@ -94,14 +103,14 @@ void Collectives::begin_run(std::int64_t now, GroupState& state, GroupId id) {
   run.is_cut = false;
   run.base_ns = base_ns(state.group, spec.operation, algorithm, protocol, run.bytes);
   run.priority = spec.priority;
-  run.waits_for_all = spec.is_fluid;
+  run.waits_for_all = spec.is_fluid || state.folded;
   run.lanes.resize(run.table->lanes.size());
   std::uint32_t switch_lanes = 0;
   for (std::uint32_t l = 0; l < run.lanes.size(); ++l) {
     fill_lane(state, collective, l);
-    switch_lanes += run.table->lanes[l].from == kNone;
+    switch_lanes += run.table->lanes[l].from == kNone && run.table->lanes[l].to == kNone;
   }
-  const std::uint32_t ranks = state.group.size();
+  const std::uint32_t ranks = state.ranks();
   run.work = run.table->work;
   for (std::uint32_t& work : run.work) work += 1 + switch_lanes;
   run.is_started.assign(ranks, 0);
@@ -117,6 +126,19 @@ void Collectives::begin_run(std::int64_t now, GroupState& state, GroupId id) {
 void Collectives::fill_lane(const GroupState& state, const Collective& collective, std::uint32_t index) {
   const SendLane& lane = state.run.table->lanes[index];
   LaneState& out = groups_[collective.spec.group]->run.lanes[index];
+  if (state.folded) {
+    const FoldedGroup::Flow flow =
+        state.folded->flow(index, collective.spec.operation, collective.choice, state.run.bytes);
+    const std::int64_t chunks = std::min(chunks_of(collective.spec, state.run.bytes), kMostFluidPieces);
+    out = {};
+    out.steps = static_cast<std::uint32_t>(chunks);
+    out.bytes = flow.bytes / chunks;
+    out.larger = static_cast<std::uint32_t>(flow.bytes % chunks);
+    out.extra_ns = flow.extra_ns;
+    out.limit = flow.bytes_per_ns;
+    out.is_fluid = true;
+    return;
+  }
   const auto [algorithm, protocol, predicted] = collective.choice;
   const DeviceGroup& group = state.group;
   const std::int64_t bytes = state.run.bytes;
@@ -211,7 +233,7 @@ void Collectives::cut_at_border(GroupState& state) {
   Run& run = state.run;
   const CollectiveSpec& spec = collectives_[run.collective].spec;
   const std::int64_t chunks = chunks_of(spec, run.bytes);
-  if (run.is_cut || chunks < 2 || run.open_ranks < state.group.size()) return;
+  if (run.is_cut || chunks < 2 || run.open_ranks < state.ranks()) return;
   const auto planned = [](const LaneState& lane) { return static_cast<double>(lane.steps / lane.parts * lane.bytes); };
   double sent = 0, all = 0;
   for (const LaneState& lane : run.lanes) {
@@ -237,10 +259,10 @@ void Collectives::begin_rank(std::int64_t now, GroupId id, std::uint32_t rank) {
   Run& run = state.run;
   run.is_started[rank] = 1;
   ++run.started_ranks;
-  const std::uint32_t device = state.group.devices[rank];
+  const std::uint32_t device = state.devices()[rank];
   change_load(device, run_load(state, device), 1);
   for (const std::uint32_t lane : run.table->lanes_of(rank)) try_send(now, id, lane);
-  if (run.started_ranks == state.group.size())
+  if (run.started_ranks == state.ranks())
     for (std::uint32_t l = 0; l < run.lanes.size(); ++l)
       if (run.waits_for_all || run.table->lanes[l].from == kNone) try_send(now, id, l);
   work_done(now, id, rank);
@@ -289,7 +311,8 @@ void Collectives::note(std::int64_t now, const FlowReport& report) {
   const bool is_whole = ++lane.arrived == lane.steps;
   for (const std::uint32_t waiting : run.table->wakes_of(plan)) try_send(now, id, waiting);
   if (!is_whole) return;
-  if (plan.from != kNone) return work_done(now, id, plan.to);
+  if (plan.to != kNone) return work_done(now, id, plan.to);
+  if (plan.from != kNone) return;  // it went to a device that is not simulated
   for (std::uint32_t r = 0; r < run.is_started.size(); ++r) work_done(now, id, r);
 }
 
@@ -297,7 +320,7 @@ void Collectives::work_done(std::int64_t now, GroupId id, std::uint32_t rank) {
   GroupState& state = *groups_[id];
   Run& run = state.run;
   if (--run.work[rank] > 0) return;
-  const std::uint32_t device = state.group.devices[rank];
+  const std::uint32_t device = state.devices()[rank];
   change_load(device, run_load(state, device), -1);
   --run.open_ranks;
   if (collectives_[run.collective].bytes_left == run.bytes)

@@ -15,6 +15,7 @@
 
 #include "sim/collective_formulas.h"
 #include "sim/events.h"
+#include "sim/folded_group.h"
 
 namespace overtake {
 
@@ -58,6 +59,8 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
 
   GroupId add_group(std::vector<std::uint32_t> devices);
+  // A group of which only some devices are simulated; ranks are theirs.
+  GroupId add_folded_group(const FoldedMembers& members);
   const DeviceGroup& group(GroupId id) const { return groups_[id]->group; }
 
   // Makes a collective known; nothing happens before ranks are ready. A user error where it cannot run as forced.
@@ -113,6 +116,9 @@ class Collectives {
   };
   struct GroupState {
     DeviceGroup group;
+    std::unique_ptr<FoldedGroup> folded;  // none: all of its devices are simulated
+    const std::vector<std::uint32_t>& devices() const { return folded ? folded->present() : group.devices; }  // by rank
+    std::uint32_t ranks() const { return static_cast<std::uint32_t>(devices().size()); }
     std::map<std::tuple<Operation, Algorithm, std::uint32_t>, LaneTable> tables;
     std::set<std::pair<int, CollectiveId>> waiting;  // (-priority, id) with a rank ready and bytes left
     Run run;

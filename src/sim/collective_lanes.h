@@ -35,7 +35,7 @@ struct Need {
 
 struct SendLane {
   PathId path = 0;
-  std::uint32_t from = kNone;  // rank; kNone: a switch works for all, when all are ready
+  std::uint32_t from = kNone;  // rank; kNone as both: a switch works for all, when all are ready
   std::uint32_t to = kNone;
   std::uint32_t steps = 1;  // 0: as many pieces as the run streams in
   // Of the collective's bytes, one of `shards` parts, cut into `pieces` (0: as `steps`); piece s is number place - s.

@@ -100,6 +100,7 @@ Machine machine_of(const RunSpec& spec, int steps) { return machine_of(spec, loa
 Machine machine_of(const RunSpec& spec, Cluster cluster, int steps) {
   Machine machine = described_machine(std::move(cluster), spec.precision == "tf32");
   machine.steps = steps;
+  machine.folds_replicas = true;
   machine.options.algorithm = algorithm_of(spec.algorithm);
   machine.options.chunk_bytes = parse_bytes(spec.chunk, "`chunk`");
   machine.options.is_fluid = machine.topology.device_count > kMostDevicesStepByStep;

@@ -116,6 +116,52 @@ TEST(Simulate, ChakraThereAndBack) {
   EXPECT_EQ(in.json().at("devices").size(), 4u);
 }
 
+// Replicas on alike nodes are simulated once: the same step, and whoever reads it is told.
+TEST(Simulate, FoldsReplicasThatDoTheSame) {
+  const std::string base = "resnet-18 --machine dgx-a100:9 --dp 72 --batch 288 --set image=64 --algorithm ring ";
+  const nlohmann::json folded = simulated(base), all = simulated(base + "--no-fold");
+  EXPECT_EQ(folded.at("runs")[0].at("devices").size(), 8u);
+  EXPECT_EQ(folded.at("runs")[0].at("devices")[0].at("stands_for"), 9);
+  EXPECT_EQ(all.at("runs")[0].at("devices").size(), 72u);
+  EXPECT_EQ(all.at("runs")[0].at("devices")[0].at("stands_for"), 1);
+  EXPECT_EQ(folded.at("step_ms"), all.at("step_ms"));
+  EXPECT_EQ(folded.at("runs")[0].at("devices")[7].at("peak_bytes"),
+            all.at("runs")[0].at("devices")[71].at("peak_bytes"));
+  const ScratchFolder folder;
+  const CommandResult table = overtake("simulate " + base + "--trace " + (folder / "t.json"));
+  EXPECT_NE(table.out.find("8 of 72 replicas were simulated and are in the trace"), std::string::npos) << table.out;
+  // A straggler tells them apart.
+  EXPECT_EQ(simulated(base + "--slow 13:0.5").at("runs")[0].at("devices").size(), 72u);
+}
+
+TEST(Simulate, SaysWhichRunItIsAt) {
+  const CommandResult r = overtake("simulate --synthetic stages=2,micro=4 --compare gpipe,1f1b,zb-h1");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  for (const char* line : {"1 of 3: gpipe", "2 of 3: 1f1b", "3 of 3: zb-h1"})
+    EXPECT_NE(r.err.find(line), std::string::npos) << r.err;
+}
+
+// Stages of their own: the slow one sets the pace, and each keeps what it is said to keep.
+TEST(Simulate, SyntheticStagesOfTheirOwn) {
+  const std::string base = "--synthetic micro=8,f=1/2/1,b=1/4/1,w=1/1.5/1 --pipeline gpipe";
+  EXPECT_EQ(simulated(base).at("runs")[0].at("devices").size(), 3u);
+  // Before its forwards, between them and its gradients, and after these it waits for its neighbours.
+  EXPECT_DOUBLE_EQ(step_ms(base), 1 + 8 * 2 + (1 + 2) + 8 * (4 + 1.5) + 2);
+  EXPECT_DOUBLE_EQ(step_ms("--synthetic stages=3,micro=8,f=2/2/2,b=1 --pipeline gpipe"),
+                   step_ms("--synthetic stages=3,micro=8,f=2,b=1 --pipeline gpipe"));
+  const std::string sized = "--synthetic micro=4,f=1/1,kept=3M/1M,sent=0/0,weights=10M/20M --pipeline ";
+  const auto peaks = simulated(sized + "gpipe").at("runs")[0].at("devices");
+  EXPECT_EQ(peaks[0].at("peak_bytes"), 2 * (10 << 20) + 4 * (3 << 20));
+  EXPECT_EQ(peaks[1].at("peak_bytes"), 2 * (20 << 20) + 4 * (1 << 20));
+  // A cap is kept.
+  const auto capped = simulated(sized + "search --memory-cap 42M").at("runs")[0].at("devices");
+  for (const auto& d : capped) EXPECT_LE(d.at("peak_bytes"), 42 << 20);
+  EXPECT_EQ(overtake("simulate " + sized + "search --memory-cap 22M").exit_code, 2);
+  // What is sent takes its time on a machine whose links take time.
+  EXPECT_GT(step_ms("--synthetic f=1/1,sent=1G --machine p3.8xlarge --pipeline gpipe"),
+            step_ms("--synthetic f=1/1,sent=1M --machine p3.8xlarge --pipeline gpipe") + 30);
+}
+
 TEST(Simulate, UserErrors) {
   const auto says = [](const std::string& arguments, std::vector<std::string> words) {
     const CommandResult r = overtake("simulate " + arguments);
@@ -136,6 +182,13 @@ TEST(Simulate, UserErrors) {
   says("lenet --compare nothing", {"--compare nothing"});
   says("--synthetic stages=4,mikro=8", {"mikro"});
   says("--synthetic stages=0.5", {"stages is 0.5"});
+  says("--synthetic stages=3,f=1/2", {"f has 2 values for 3 stages", "one for each"});
+  says("--synthetic f=1/2/1,b=1/1", {"b has 2 values for 3 stages"});
+  says("--synthetic f=1/x", {"f is x", "milliseconds"});
+  says("--synthetic f=1/1,kept=much", {"kept", "much"});
+  says("--synthetic f=1/2,blocks=3", {"3 blocks for 2 stages", "multiple"});
+  says("gpt2 --set layers=96,width=12288,heads=96 --cluster dgx-h100 --pp 8 --micro-batches 8 --batch 8 --compare all",
+       {"weights and optimizer states alone", "at least", "--pp", "--memory-cap"});
   says("--synthetic stages", {"NAME=NUMBER"});
   says("lenet --algorithm star", {"--algorithm star", "ring"});
   says("lenet --steps -3", {"--steps"});

@@ -246,13 +246,16 @@ TEST(PipelineErrors, SayWhatToDo) {
       "`pipeline zb-h3`: no schedule is called so; use one of gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, "
       "dualpipe-v, fast-forward, modulo, or search; did you mean zb-h1?");
   expect("interleaved", alike(4, 8, t),
-         "pipeline: interleaved needs 8 stages for 4 devices, there are 4; cut the model finer or use fewer devices");
+         "pipeline: interleaved needs 8 stages for 4 devices, there are 4; cut the model finer (`blocks`), or use "
+         "fewer devices");
   expect("interleaved", alike(4, 8, t, 2),
          "pipeline: interleaved with 1 chunks per device; give 2 or more, or use 1f1b", {.chunks = 1, .group = 1});
-  expect("zb-v", alike(4, 8, t),
-         "pipeline: zb-v needs 8 stages for 4 devices, there are 4; cut the model finer or use fewer devices");
+  expect(
+      "zb-v", alike(4, 8, t),
+      "pipeline: zb-v needs 8 stages for 4 devices, there are 4; cut the model finer (`blocks`), or use fewer devices");
   expect("modulo", alike(4, 8, t),
-         "pipeline: modulo needs 8 stages for 4 devices, there are 4; cut the model finer or use fewer devices",
+         "pipeline: modulo needs 8 stages for 4 devices, there are 4; cut the model finer (`blocks`), or use fewer "
+         "devices",
          {.chunks = 2, .group = 2});
   expect("modulo", alike(4, 8, t), "pipeline: modulo with groups of 0 stages; give at least 1",
          {.chunks = 2, .group = 0});

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/error.h"
+#include "cli/simulate/synthetic.h"
 
 namespace overtake {
 namespace {
@@ -14,19 +14,6 @@ template <class Number>
 bool reads(std::string_view text, Number& value) {
   const char* end = text.data() + text.size();
   return std::from_chars(text.data(), end, value) == std::from_chars_result{end, std::errc{}};
-}
-
-// "KEY=VALUE,..." with whole or decimal values.
-std::map<std::string, double> parse_pairs(const std::string& text, const char* where) {
-  std::map<std::string, double> values;
-  for (const std::string& item : CLI::detail::split(text, ',')) {
-    const std::size_t at = item.find('=');
-    double value = 0;
-    if (at == std::string::npos || at == 0 || !reads(std::string_view(item).substr(at + 1), value))
-      fail_user("{} {}: '{}' is not NAME=NUMBER", where, text, item);
-    values[item.substr(0, at)] = value;
-  }
-  return values;
 }
 
 // "DEVICE:VALUE".
@@ -41,42 +28,13 @@ std::pair<std::uint32_t, double> parse_device(const std::string& text, const cha
   return {device, value};
 }
 
-// The settings of --synthetic, each taken out by its name.
-class SyntheticSettings {
- public:
-  explicit SyntheticSettings(const std::string& text) : text_(text), values_(parse_pairs(text, "--synthetic")) {
-    for (const auto& [name, value] : values_)
-      if (std::ranges::find(kNames, name) == std::end(kNames))
-        fail_user("--synthetic {}: no setting '{}'; there are stages, micro, blocks, f, b, w (milliseconds)", text_,
-                  name);
-  }
-  double number(const std::string& name, double fallback) const {
-    const auto at = values_.find(name);
-    const double value = at == values_.end() ? fallback : at->second;
-    if (!(value >= 0 && value <= kMost))
-      fail_user("--synthetic {}: {} is {}; it must be from 0 to {}", text_, name, value, kMost);
-    return value;
-  }
-  std::uint32_t whole(const std::string& name, double fallback) const {
-    const double value = number(name, fallback);
-    if (value < 1 || value > 65535 || value != static_cast<double>(static_cast<std::uint32_t>(value)))
-      fail_user("--synthetic {}: {} is {}; it must be a whole number of 1 or more", text_, name, value);
-    return static_cast<std::uint32_t>(value);
-  }
-
- private:
-  static constexpr double kMost = 1e9;  // milliseconds
-  static constexpr std::string_view kNames[] = {"stages", "micro", "blocks", "f", "b", "w"};
-  const std::string& text_;
-  std::map<std::string, double> values_;
-};
-
 }  // namespace
 
 void JobFlags::add_to(CLI::App& c) {
   spec.add_to(c, Command::simulate);
   c.add_option("--synthetic", synthetic,
-               "instead of a model: equal stages, times in ms, for example stages=8,micro=16,f=1,b=1,w=1");
+               "instead of a model: stages with their times in ms, for example stages=8,micro=16,f=1,b=1,w=1, or each "
+               "with its own: f=1/2/1,b=1/1/2,w=1, and with bytes: kept (activations), sent, weights");
   c.add_option(
       "--measure", measure_on,
       "cpu or cuda: measure the tasks here instead of computing what they take from the machine's description");
@@ -87,9 +45,9 @@ RunSpec JobFlags::run() const {
   if (run.model.empty() == synthetic.empty())
     fail_user("simulate: give a MODEL, or --synthetic stages=8,micro=16,f=1,b=1,w=1");
   if (!synthetic.empty()) {
-    const SyntheticSettings settings_of(synthetic);
-    run.stages = settings_of.whole("stages", run.stages);
-    run.micro_batches = settings_of.whole("micro", run.micro_batches);
+    const Synthetic pipeline(synthetic, run.stages, run.micro_batches);
+    run.stages = pipeline.stages();
+    run.micro_batches = pipeline.micro_batches();
   }
   return run;
 }
@@ -110,6 +68,8 @@ void SimulateFlags::add_to(CLI::App& c) {
       "ideal: transfers take no time on whatever machine; modelled: as its links say; default: as the machine's "
       "file has it");
   c.add_flag("--no-slowdown", no_slowdown, "as if computation and communication did not slow each other");
+  c.add_flag("--no-fold", no_fold,
+             "simulates every replica, also where those of the first nodes stand for all that do the same");
   c.add_option("--steps", steps, "that follow one another; default: 4, or 1 for synthetic and very large ones")
       ->check(CLI::Range(1, 1000));
   c.add_option("--compare", compare, "all, or names: schedules side by side, fastest first");
@@ -141,6 +101,8 @@ void SimulateFlags::add_scenario(Machine& machine) const {
   const std::uint32_t devices = machine.topology.device_count;
   ClusterOptions& options = machine.options;
   if (no_slowdown || !synthetic.empty()) options.overlap_slows = false;
+  // Jobs beside each other share devices and links, and other programs want the trace of every rank.
+  machine.folds_replicas = !no_fold && beside.empty() && chakra_out.empty();
   if (!slow.empty() && options.speeds.empty()) options.speeds.assign(devices, 1);
   for (const std::string& text : slow) {
     const auto [device, speed] = parse_device(text, "--slow", devices);
@@ -170,17 +132,6 @@ JobFlags job_from_text(const std::string& text) {
     fail_user("--beside \"{}\": {}", text, error.what());
   }
   return job;
-}
-
-Workload synthetic_workload(const std::string& synthetic, const RunSpec& spec) {
-  const SyntheticSettings settings(synthetic);
-  const std::uint32_t stages = spec.stages;
-  const std::uint32_t blocks = settings.whole("blocks", stages * 2.0);  // two each: any schedule can be made
-  // A stage's time over its blocks, in nanoseconds.
-  const auto ns = [&](const char* name) {
-    return static_cast<std::int64_t>(settings.number(name, 1) * 1e6 * stages / blocks + 0.5);
-  };
-  return {.blocks = synthetic_blocks(blocks, ns("f"), ns("b"), ns("w"))};
 }
 
 }  // namespace overtake

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/spec_flags.h"
-#include "plan/divide/workload.h"
 
 namespace overtake {
 
@@ -27,7 +26,7 @@ struct SimulateFlags : JobFlags {
   std::vector<std::string> slow, fail, beside;
   std::string network;  // empty: as the machine has it
   int steps = 0;  // in a row; 0: as many as a prediction asks for
-  bool no_slowdown = false;
+  bool no_slowdown = false, no_fold = false;
 
   void add_to(CLI::App& command);
   // What is out of the ordinary on the machine.
@@ -36,8 +35,5 @@ struct SimulateFlags : JobFlags {
 
 // The text of --beside: a job as on the command line.
 JobFlags job_from_text(const std::string& text);
-
-// Stages of --synthetic.
-Workload synthetic_workload(const std::string& synthetic, const RunSpec& spec);
 
 }  // namespace overtake

@@ -9,6 +9,8 @@
 #include "base/nearest_word.h"
 #include "base/units.h"
 #include "cli/say.h"
+#include "cli/simulate/room.h"
+#include "cli/simulate/synthetic.h"
 #include "cli/simulate/tables.h"
 #include "exec/described_target.h"
 #include "plan/compile.h"
@@ -79,11 +81,14 @@ class Simulation {
   int run() {
     if (jobs_.size() > 1) return run_beside();
     const Job& job = jobs_[0];
+    if (job.synthetic.empty()) check_floor(job.step, job.machine);
     std::vector<SimulatedRun> runs;
     std::vector<std::string> left_out;
     const std::vector<RunSpec> specs =
         flags_.compare.empty() ? std::vector{job.spec} : compared(job.spec, flags_.compare, left_out);
     for (const RunSpec& spec : specs) {
+      if (specs.size() > 1 || (spec.stages > 1 && spec.pipeline == "search"))
+        say_progress(spec, 1 + static_cast<std::size_t>(&spec - specs.data()), specs.size());
       try {
         SimulatedRun run(simulated(job, spec, job.machine));
         if (!run.step.result.is_finished) {
@@ -101,7 +106,7 @@ class Simulation {
     if (runs.empty()) fail_user("simulate: nothing of this can run: {}", left_out.front());
     std::ranges::stable_sort(runs, {},
                              [&](const SimulatedRun& r) { return std::pair(!r.fits(job.machine), r.step_ms()); });
-    if (specs.size() == 1) check_room(runs[0]);
+    if (specs.size() == 1) check_room(runs[0], job.machine);
     if (!flags_.trace.empty()) write_file_atomically(flags_.trace, perfetto_json({runs[0].traced(job.spec.machine)}));
     if (!flags_.chakra_out.empty()) write_chakra(runs[0].plan(), runs[0].trace(), flags_.chakra_out);
     print(runs, left_out);
@@ -174,7 +179,10 @@ class Simulation {
 
   // The job as it stands, or with another schedule or reduction.
   SimulatedStep simulated(const Job& job, const RunSpec& spec, const Machine& machine) const {
-    if (!job.synthetic.empty()) return simulated_step(synthetic_workload(job.synthetic, spec), spec, machine);
+    if (!job.synthetic.empty()) {
+      const Synthetic pipeline(job.synthetic, spec.stages, spec.micro_batches);
+      return simulated_step(pipeline.workload(spec.blocks), spec, machine);
+    }
     Program program = job.step;
     program.machine = machine;
     program.spec = deciding_part(spec);
@@ -184,25 +192,9 @@ class Simulation {
     return simulated_step(program);
   }
 
-  void check_room(const SimulatedRun& run) const {
-    const Machine& machine = jobs_[0].machine;
-    if (const auto d = run.too_small(machine))
-      fail_user(
-          "simulate: {} needs {} on a device, which has {}; use more stages (--pp), more micro-batches, --recompute, "
-          "or --memory-cap to see it all the same",
-          run.name, format_bytes(run.peaks[*d].bytes), format_bytes(machine.memory_of(run.step.devices[*d])));
-  }
-
-  void check_room_together(const std::vector<SimulatedRun>& runs) const {
-    const std::vector<std::int64_t>& memory = jobs_[0].machine.memory;
-    std::vector<std::int64_t> bytes(memory.size(), 0);
-    for (const SimulatedRun& run : runs)
-      for (std::size_t d = 0; d < run.step.devices.size() && !memory.empty(); ++d)
-        bytes[run.step.devices[d]] += run.peaks[d].bytes;
-    for (std::uint32_t d = 0; d < bytes.size(); ++d)
-      if (memory[d] > 0 && bytes[d] > memory[d])
-        fail_user("--beside: on device {} the jobs need {} together, and it has {}; give them others with --devices", d,
-                  format_bytes(bytes[d]), format_bytes(memory[d]));
+  // A comparison may take minutes, of which nobody would hear anything.
+  static void say_progress(const RunSpec& spec, std::size_t number, std::size_t of) {
+    print_note(fmt::format("{} of {}: {}", number, of, spec.stages > 1 ? spec.pipeline : spec.reduce));
   }
 
   // Each alone, where every device is well, then all at once.
@@ -213,11 +205,11 @@ class Simulation {
       Machine undisturbed = job.machine;
       undisturbed.options.failures.clear();
       alone.emplace_back(simulated(job, job.spec, undisturbed));
-      check_room(alone.back());
+      check_room(alone.back(), jobs_[0].machine);
       steps.push_back(alone.back().step.steps_in_a_row);
     }
-    check_room_together(alone);
     const Machine& machine = jobs_[0].machine;
+    check_room_together(alone, machine);
     const SharedRun shared = run_together(alone, steps, machine);
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!shared.results[j].is_finished)
@@ -274,6 +266,7 @@ class Simulation {
         table_of(runs, job.machine, job.samples()));
     for (const SimulatedRun& run : runs)
       if (!run.reason.empty()) say("{}: {}\n", run.name, run.reason);
+    say("{}", note_of_folding(runs[0], spec.replicas, !flags_.trace.empty()));
     for (const std::string& text : left_out) say("left out: {}\n", text);
   }
 
@@ -319,7 +312,8 @@ int simulate_plan(const SimulateFlags& flags, const std::string& file) {
                       {"spec", json_of(program.spec)},
                       {"step_ms", run.step_ms()}}));
   else
-    say("{}{}", print(program), table_of({run}, program.machine, samples));
+    say("{}{}{}", print(program), table_of({run}, program.machine, samples),
+        note_of_folding(run, program.spec.replicas, !flags.trace.empty()));
   return 0;
 }
 

@@ -44,6 +44,7 @@ nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits)
     for (std::size_t i = 0; i < kMemoryGroups.size(); ++i)
       memory[std::string(kMemoryGroups[i])] = run.peaks[d].groups[i];
     devices[d]["device"] = run.step.devices[d];
+    devices[d]["stands_for"] = run.step.alike();
     devices[d]["peak_bytes"] = run.peaks[d].bytes;
     devices[d]["peak_memory"] = memory;
   }
@@ -69,6 +70,15 @@ std::string table_of(const std::vector<SimulatedRun>& runs, const Machine& machi
                format_bytes(peak.groups[1])});
   }
   return table.text();
+}
+
+std::string note_of_folding(const SimulatedRun& run, std::uint32_t replicas, bool is_traced) {
+  const std::size_t alike = run.step.alike();
+  if (alike < 2) return "";
+  return fmt::format(
+      "{} of {} replicas were simulated{}; the others do the same at the same time on alike nodes (--no-fold simulates "
+      "all)\n",
+      replicas / alike, replicas, is_traced ? " and are in the trace" : "");
 }
 
 std::vector<StuckDevice> stuck_devices(const ClusterJob& job, const JobResult& result, const Topology& topology) {

@@ -14,6 +14,8 @@ namespace overtake {
 nlohmann::json json_of(const SimulatedRun& run, std::int64_t samples, bool fits);
 std::string table_of(const std::vector<SimulatedRun>& runs, const Machine& machine, std::int64_t samples);
 nlohmann::json json_of(const std::vector<DeviceTime>& times);
+// A line that says which of the replicas were simulated; empty if all were.
+std::string note_of_folding(const SimulatedRun& run, std::uint32_t replicas, bool is_traced);
 
 // Of a job that does not end, per device: how far it got, and what it waits for.
 struct StuckDevice {

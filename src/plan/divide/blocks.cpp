@@ -64,8 +64,11 @@ class Cutter {
   }
 
   // Per forward task, in order, its block.
-  std::vector<std::pair<TaskId, std::uint32_t>> cut(std::uint32_t most) {
-    if (first_.size() > most) keep_waists(most);
+  std::vector<std::pair<TaskId, std::uint32_t>> cut(std::uint32_t most, CutAt cut_at) {
+    if (cut_at == CutAt::waists)
+      keep_waists(most / kLeastPartAtWaists);
+    else if (first_.size() > most)
+      keep_waists(most);
     while (first_.size() > std::max<std::size_t>(most, 1)) merge_shortest();
     std::vector<std::pair<TaskId, std::uint32_t>> blocks;
     for (std::size_t i = 0; i < forward_.size(); ++i) blocks.emplace_back(forward_[i], block_at(i));
@@ -73,6 +76,9 @@ class Cutter {
   }
 
  private:
+  // Of the blocks that there may be, this part is as fine as they must be.
+  static constexpr std::uint32_t kLeastPartAtWaists = 2;
+
   std::uint32_t block_at(std::size_t place) const {
     return static_cast<std::uint32_t>(std::ranges::upper_bound(first_, place) - first_.begin()) - 1;
   }
@@ -274,9 +280,9 @@ class Merger {
 
 }  // namespace
 
-BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::uint32_t most) {
+BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::uint32_t most, CutAt cut_at) {
   const StepUses uses(step);
-  return Merger(step, work, uses, Cutter(step, work, uses).cut(most)).merge();
+  return Merger(step, work, uses, Cutter(step, work, uses).cut(most, cut_at)).merge();
 }
 
 BlockGraph with_costs(BlockGraph graph, std::span<const TaskCost> costs) {
@@ -322,40 +328,6 @@ BlockGraph recompute(BlockGraph graph) {
     graph.work[again] += graph.work[block.forward];
   }
   return graph;
-}
-
-BlockGraph synthetic_blocks(std::uint32_t stages, std::int64_t forward_ns, std::int64_t input_grad_ns,
-                            std::int64_t weight_grad_ns) {
-  BlockGraph out;
-  Graph& g = out.graph;
-  g.model = "synthetic";
-  out.blocks.resize(stages);
-  std::vector<BufferId> x(stages), dx(stages), dw(stages), w(stages);
-  const auto add = [&](std::uint32_t s, Kind kind, std::vector<BufferId> reads, BufferId written, std::int64_t ns) {
-    std::erase(reads, BufferId{kNone});
-    out.work.push_back({.ns = ns});
-    out.block_of.push_back(s);
-    return g.add_task(kind, Op::block, g.add_layer(out.blocks[s].name), 0, reads, {&written, 1});
-  };
-  for (std::uint32_t s = 0; s < stages; ++s) {
-    out.blocks[s].name = fmt::format("stage{}", s);
-    w[s] = g.add_buffer(out.blocks[s].name + ".weight", {0}, DType::u8, Role::weight);
-    g.parameters.push_back({.buffer = w[s], .init = {}});
-    x[s] = g.add_buffer(out.blocks[s].name, {1}, DType::u8, Role::activation);
-    dx[s] = g.add_buffer(out.blocks[s].name + ".grad", {0}, DType::u8, Role::gradient);
-    dw[s] = g.add_buffer(out.blocks[s].name + ".weight.grad", {0}, DType::u8, Role::weight_gradient);
-    out.blocks[s].gradients = out.blocks[s].reduced = {dw[s]};
-  }
-  for (std::uint32_t s = 0; s < stages; ++s)
-    out.blocks[s].forward = add(s, Kind::forward, {s == 0 ? kNone : x[s - 1], w[s]}, x[s], forward_ns);
-  for (std::uint32_t s = stages; s-- > 0;)
-    out.blocks[s].input_grad =
-        add(s, Kind::input_grad, {s + 1 == stages ? kNone : dx[s + 1], x[s]}, dx[s], input_grad_ns);
-  for (std::uint32_t s = stages; s-- > 0;)
-    out.blocks[s].weight_grad =
-        add(s, Kind::weight_grad, {s + 1 == stages ? kNone : dx[s + 1], x[s]}, dw[s], weight_grad_ns);
-  for (std::uint32_t s = 0; s < stages; ++s) out.blocks[s].update = add(s, Kind::update, {w[s], dw[s]}, w[s], 0);
-  return out;
 }
 
 }  // namespace overtake

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +36,10 @@ struct BlockGraph {
 // A step of one micro-batch with its updates; `work` is per task. A block begins at every layer that has weights; where
 // that makes more than `most` of them, they are merged: first where much crosses from one to the next, then the
 // shortest. Tasks that need all gradients at once (clipping) are left out.
-BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::uint32_t most);
+// With CutAt::waists that is so however many there may be, but for a few blocks at least.
+enum class CutAt : std::uint8_t { any, waists };
+BlockGraph make_blocks(const Graph& step, std::span<const TaskCost> work, std::uint32_t most,
+                       CutAt cut_at = CutAt::any);
 
 // The same blocks where the tasks of the step take something else, as on another kind of device.
 BlockGraph with_costs(BlockGraph graph, std::span<const TaskCost> costs);
@@ -43,8 +47,17 @@ BlockGraph with_costs(BlockGraph graph, std::span<const TaskCost> costs);
 // What a block keeps from its forward for its gradients is computed again instead, right before its input gradient.
 BlockGraph recompute(BlockGraph graph);
 
-// A chain of equal blocks from nothing, for pipelines as textbooks have them: one block per stage, times in
-// nanoseconds, one byte of activations each.
+// A stage from nothing, as one block. Of each micro-batch it keeps `kept_bytes` for its gradients, and hands
+// `sent_bytes` on to the next stage, which hands as much of gradients back. Where nothing is said of what it keeps,
+// that is what it hands on, and where nothing of that, a byte, whose gradient has no size.
+struct SyntheticStage {
+  std::int64_t forward_ns = 0, input_grad_ns = 0, weight_grad_ns = 0;
+  std::optional<std::int64_t> kept_bytes = {}, sent_bytes = {};
+  std::int64_t weight_bytes = 0;  // and as much of gradients
+};
+BlockGraph synthetic_blocks(const std::vector<SyntheticStage>& stages);
+
+// A chain of equal blocks, for pipelines as textbooks have them.
 BlockGraph synthetic_blocks(std::uint32_t stages, std::int64_t forward_ns, std::int64_t input_grad_ns,
                             std::int64_t weight_grad_ns);
 

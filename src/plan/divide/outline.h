@@ -23,6 +23,9 @@ ReductionOrder reduction_order_from_string(std::string_view name);  // buckets, 
 
 struct OutlineOptions {
   std::uint32_t replicas = 1;
+  // Of the replicas, only so many are written out, the first; 0: all. What replicas bring together is of all of them.
+  std::uint32_t kept_replicas = 0;
+  std::uint32_t kept() const { return kept_replicas > 0 ? kept_replicas : replicas; }
   ReductionOrder order = ReductionOrder::buckets;
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t least_bytes = 1 << 20;  // by layer: smaller ones share a reduction with those that come next
@@ -41,7 +44,7 @@ struct Outline {
   std::vector<TaskId> task_of = {};
   std::vector<BufferId> buffer_of = {};
   std::uint32_t replicas = 1, micro_batches = 1;
-  std::uint32_t devices = 1;  // of all replicas, also those that have nothing to do
+  std::uint32_t devices = 1;  // of all replicas that are written out, also those that have nothing to do
 };
 
 // `problem` and `schedule` are over the graph's blocks as stages; one device and one micro-batch will do.

@@ -24,7 +24,7 @@ class Computing {
   }
 
   ComputeLanes run() {
-    for (std::uint32_t r = 0; r < options_.replicas; ++r)
+    for (std::uint32_t r = 0; r < options_.kept(); ++r)
       for (std::uint32_t i = 0; i < problem_.local; ++i) compute(r, i);
     return std::move(out_);
   }

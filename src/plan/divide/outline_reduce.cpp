@@ -101,11 +101,11 @@ class Reducing {
   // The gradients of a chunk over all devices that have it.
   void reduce_chunk(std::uint32_t chunk) {
     std::vector<std::uint32_t> members;
-    for (std::uint32_t r = 0; r < options_.replicas; ++r)
+    for (std::uint32_t r = 0; r < options_.kept(); ++r)
       for (const auto& route : layout_.device_of) members.push_back(r * problem_.local + route[chunk]);
     std::ranges::sort(members);
     members.erase(std::ranges::unique(members).begin(), members.end());
-    if (members.size() < 2) return;
+    if (members.size() < 2 && options_.kept() == options_.replicas) return;
     // In the order in which the first of them has them.
     std::vector<std::uint32_t> blocks;
     for (std::uint32_t b = layout_.first_block[chunk]; b < layout_.first_block[chunk + 1]; ++b)
@@ -149,7 +149,7 @@ class Reducing {
           before.push_back(sum);
           after.push_back(step_.add_buffer(g, device));
           sum = after.back();
-          const auto n = static_cast<std::int64_t>(members.size());
+          const auto n = static_cast<std::int64_t>(members.size() / options_.kept() * options_.replicas);
           if (problem_.scatters())
             parts.push_back(step_.add_buffer(g, device, Role::weight_gradient, (in_.graph.bytes(g) + n - 1) / n));
           else

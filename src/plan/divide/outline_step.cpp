@@ -14,7 +14,7 @@ OutlineProblem::OutlineProblem(const BlockGraph& in_blocks, const PipelineProble
       options(in_options),
       local(problem.devices),
       micro_batches(problem.micro_batches),
-      devices(in_options.replicas * problem.devices) {
+      devices(in_options.kept() * problem.devices) {
   OVERTAKE_CHECK(layout.first_block.back() == blocks.blocks.size(), "a schedule of {} stages for {} blocks",
                  layout.first_block.back(), blocks.blocks.size());
   for (std::uint32_t c = 0; c < layout.chunks(); ++c)
@@ -32,7 +32,7 @@ OutlineStep::OutlineStep(const OutlineProblem& problem, Outline& out)
     for (const BufferId b : block.gradients) is_total_[b] = 1;
   for (const BlockGraph::Block& block : in_.blocks) layers_.push_back(graph().add_layer(block.name));
   for (BufferId b = 0; b < buffers; ++b) names_.push_back(graph().intern(in_.graph.buffer_name(b)));
-  values_.assign(buffers * problem.options.replicas * problem.micro_batches, kNone);
+  values_.assign(buffers * problem.options.kept() * problem.micro_batches, kNone);
   copies_.assign(buffers * problem.devices, kNone);
   totals_.resize(buffers * problem.devices);
   graph().model = in_.graph.model;
@@ -88,7 +88,7 @@ BufferId OutlineStep::operand(BufferId b, std::uint32_t r, std::uint32_t m, std:
 
 // A value of a micro-batch where it is made. Inputs are where they are read.
 BufferId OutlineStep::value(BufferId b, std::uint32_t r, std::uint32_t m) {
-  BufferId& known = values_[(std::size_t{b} * problem_.options.replicas + r) * problem_.micro_batches + m];
+  BufferId& known = values_[(std::size_t{b} * problem_.options.kept() + r) * problem_.micro_batches + m];
   if (known == kNone) {
     const std::uint32_t block = is_made(b) ? maker_of(b) : reader_block(b);
     known = add_buffer(b, problem_.device_of(r, block, m));

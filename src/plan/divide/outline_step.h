@@ -29,7 +29,7 @@ struct OutlineProblem {
   const PipelineSchedule& schedule;
   const PipelineLayout& layout;
   const OutlineOptions& options;
-  std::uint32_t local, micro_batches, devices;  // local: of a replica's pipeline; devices: of all replicas
+  std::uint32_t local, micro_batches, devices;  // local: of a replica's pipeline; devices: of all that are kept
   std::vector<std::uint32_t> chunk_of;          // per block
 };
 

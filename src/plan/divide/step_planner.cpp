@@ -103,7 +103,12 @@ std::string name_of(const PlanChoice& choice, const ParallelOptions& options) {
 
 StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, const Machine& machine,
                          std::vector<std::uint32_t> devices, int steps)
-    : work_(work), options_(options), machine_(machine), devices_(std::move(devices)), steps_(steps) {
+    : work_(work),
+      options_(options),
+      machine_(machine),
+      devices_(std::move(devices)),
+      steps_(steps),
+      fold_{.kept = options.replicas} {
   const BlockGraph& blocks = work.blocks;
   if (blocks.blocks.size() < options.stages)
     fail_user("`pp {}`: {} has only {} layers with weights; use fewer stages", options.stages, blocks.graph.model,
@@ -114,16 +119,23 @@ StepPlanner::StepPlanner(const Workload& work, const ParallelOptions& options, c
     devices_.resize(options.devices());
     std::iota(devices_.begin(), devices_.end(), 0u);
   }
+  // Second lanes are searched over the tasks of all.
+  if (!may_use_side_lanes()) fold_ = fold_replicas(options, machine, devices_);
   if (options.stages == 1) return;
-  describe_links(blocks, machine, devices_, problem_);
+  const std::vector<std::uint32_t> kept(devices_.begin(), devices_.begin() + fold_.kept * options.stages);
+  describe_links(blocks, machine, kept, problem_);
+  if (options.may_repeat_weights || options.pipeline == "dualpipe")
+    problem_.copy_sum_ns =
+        copy_sums_ns(blocks, machine.cluster, machine.topology, machine.options, kept, options.stages);
   describe_memories(machine, devices_, problem_);
   describe_kinds(work, machine, devices_, problem_);
 }
 
 // Which tasks there are does not depend on what they take.
-Outline StepPlanner::outline(const PlanChoice& choice) const {
+Outline StepPlanner::outline(const PlanChoice& choice, std::uint32_t kept) const {
   const bool is_reverse = choice.reduce == "first-k";
   const OutlineOptions how{.replicas = options_.replicas,
+                           .kept_replicas = kept,
                            .order = is_reverse ? ReductionOrder::by_layer : reduction_order_from_string(choice.reduce),
                            .bucket_bytes = options_.bucket_bytes,
                            .first_k = is_reverse ? choice.first_k : FirstK{},
@@ -142,7 +154,11 @@ Outline StepPlanner::outline(const PlanChoice& choice) const {
 }
 
 PredictedStep StepPlanner::predict(const PlanChoice& choice) const {
-  return predict_step(outline(choice), machine_, devices_, steps_);
+  // What lies on second lanes are tasks of the whole outline.
+  const std::uint32_t kept = choice.side.tasks.empty() ? fold_.kept : options_.replicas;
+  const auto end = devices_.begin() + std::min<std::ptrdiff_t>(std::ssize(devices_), kept * options_.stages);
+  return predict_step(outline(choice, kept), machine_, {devices_.begin(), end}, steps_,
+                      {{end, devices_.end()}, fold_.share_outside});
 }
 
 }  // namespace overtake

@@ -10,6 +10,7 @@
 #include "overtake/program.h"
 #include "plan/divide/outline.h"
 #include "plan/divide/parallel_options.h"
+#include "plan/divide/replica_fold.h"
 #include "plan/divide/workload.h"
 #include "plan/prediction.h"
 
@@ -27,7 +28,7 @@ class StepPlanner {
               std::vector<std::uint32_t> devices = {}, int steps = 0);
 
   // What every device does, with what that takes on the device's own kind.
-  Outline outline(const PlanChoice& choice) const;
+  Outline outline(const PlanChoice& choice) const { return outline(choice, options_.replicas); }
   PredictedStep predict(const PlanChoice& choice) const;
   // What the schedules of its pipeline are for.
   const PipelineProblem& problem() const { return problem_; }
@@ -38,6 +39,8 @@ class StepPlanner {
   std::vector<PlanChoice> choices() const;
 
  private:
+  // Of the first replicas only.
+  Outline outline(const PlanChoice& choice, std::uint32_t kept) const;
   std::vector<PlanChoice> schedules() const;
   std::vector<PlanChoice> divisions() const;
   PlanChoice on_one_lane(PlanChoice choice, PredictedStep* step = nullptr) const;
@@ -54,6 +57,7 @@ class StepPlanner {
   const Machine& machine_;
   std::vector<std::uint32_t> devices_;
   int steps_;
+  ReplicaFold fold_;  // which replicas are simulated
   PipelineProblem problem_;
 };
 

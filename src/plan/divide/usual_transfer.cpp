@@ -1,6 +1,7 @@
 #include "plan/divide/usual_transfer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace overtake {
@@ -50,6 +51,32 @@ std::vector<std::vector<std::int64_t>> usual_transfers_ns(const BlockGraph& bloc
     }
   }
   return ns;
+}
+
+std::vector<std::int64_t> copy_sums_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
+                                       const ClusterOptions& options, const std::vector<std::uint32_t>& devices,
+                                       std::uint32_t stages) {
+  std::vector<std::int64_t> bytes;
+  std::int64_t all = 0;
+  for (const BlockGraph::Block& block : blocks.blocks) {
+    bytes.push_back(0);
+    for (const BufferId b : block.reduced) bytes.back() += blocks.graph.bytes(b);
+    all += bytes.back();
+  }
+  if (all == 0) return {};
+  // Sums go in buckets of many blocks: what a large one takes, in proportion.
+  FlowNetwork network(topology.links);
+  Paths paths(topology, network);
+  std::int64_t ns = 0;
+  for (std::size_t replica = 0; replica < devices.size(); replica += stages)
+    for (std::uint32_t d = 0; d < stages / 2; ++d) {
+      const DeviceGroup pair = make_group(cluster, paths, {devices[replica + d], devices[replica + stages - 1 - d]});
+      ns = std::max(ns, choose(pair, Operation::all_reduce, all, options.algorithm, options.protocol).predicted_ns);
+    }
+  std::vector<std::int64_t> sums;
+  for (const std::int64_t b : bytes)
+    sums.push_back(std::llround(static_cast<double>(ns) * static_cast<double>(b) / static_cast<double>(all)));
+  return sums;
 }
 
 }  // namespace overtake

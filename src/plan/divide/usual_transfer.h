@@ -21,4 +21,10 @@ std::vector<std::vector<std::int64_t>> usual_transfers_ns(const BlockGraph& bloc
                                                           const std::vector<std::uint32_t>& devices,
                                                           std::uint32_t stages);
 
+// By block: what two devices at opposite ends of a pipeline take to sum their weight gradients of it, as those of a
+// two-way layout do; of all such pairs, the slowest.
+std::vector<std::int64_t> copy_sums_ns(const BlockGraph& blocks, const Cluster& cluster, const Topology& topology,
+                                       const ClusterOptions& options, const std::vector<std::uint32_t>& devices,
+                                       std::uint32_t stages);
+
 }  // namespace overtake

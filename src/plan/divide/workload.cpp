@@ -5,7 +5,7 @@
 namespace overtake {
 namespace {
 
-constexpr std::uint32_t kBlocksOfAPipeline = 64, kRecomputedBlocks = 32, kMostBlocks = 400;
+constexpr std::uint32_t kBlocksOfAPipeline = 64, kMostBlocks = 400;
 constexpr std::uint64_t kMostPlanTasks = 1'500'000;  // of an outline
 
 using Costs = std::vector<TaskCost>;  // by task
@@ -35,8 +35,8 @@ Costs mean_of(const std::vector<Costs>& costs, std::span<const KindCount> kinds)
 }  // namespace
 
 std::uint32_t block_limit(const ParallelOptions& options, bool recomputes) {
-  if (recomputes) return std::max(kRecomputedBlocks, 2 * options.stages);
-  return options.stages > 1 ? std::max(kBlocksOfAPipeline, 4 * options.stages) : kMostBlocks;
+  if (options.stages == 1) return recomputes ? kBlocksOfAPipeline : kMostBlocks;
+  return std::max(kBlocksOfAPipeline, 2 * std::max(2u, options.schedule_options.chunks) * options.stages);
 }
 
 std::int64_t samples_of(const Graph& graph) {
@@ -50,10 +50,12 @@ Workload make_workload(const Graph& step, const std::vector<std::vector<TaskCost
                        const WorkloadOptions& options) {
   const std::uint64_t pieces = std::uint64_t{parallel.replicas} * parallel.micro_batches;
   const std::uint64_t wanted = options.blocks.value_or(block_limit(parallel, options.recompute));
-  const std::uint64_t affordable = kMostPlanTasks / (5 * pieces);
+  const std::uint32_t simulated = options.kept_replicas > 0 ? options.kept_replicas : parallel.replicas;
+  const std::uint64_t affordable = kMostPlanTasks / (5 * std::uint64_t{simulated} * parallel.micro_batches);
   const auto most =
       static_cast<std::uint32_t>(std::max<std::uint64_t>(2 * parallel.stages, std::min(wanted, affordable)));
-  const BlockGraph kept = make_blocks(step, mean_of(costs, kinds), most);
+  const CutAt cut_at = options.recompute && !options.blocks ? CutAt::waists : CutAt::any;
+  const BlockGraph kept = make_blocks(step, mean_of(costs, kinds), most, cut_at);
   const auto recomputed = [&](BlockGraph blocks) { return options.recompute ? recompute(std::move(blocks)) : blocks; };
   Workload out{.blocks = recomputed(kept), .samples = samples_of(step) * static_cast<std::int64_t>(pieces)};
   if (kinds.size() > 1) {

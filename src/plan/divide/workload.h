@@ -24,10 +24,11 @@ struct Workload {
 struct WorkloadOptions {
   bool recompute = false;                    // what a block keeps for its gradients is computed again instead
   std::optional<std::uint32_t> blocks = {};  // at most; none: as fine as schedules need and time allows
+  std::uint32_t kept_replicas = 0;           // that are simulated, which is what takes the time; 0: all
 };
 
-// The most blocks a step is cut into. Data parallel every layer counts, stages of a pipeline are cut of a few blocks
-// each, and what is computed again should be much more than what is kept for it.
+// The most blocks a step is cut into. Data parallel every layer counts; stages of a pipeline, and chunks of them, are
+// cut of a few blocks each; and what is computed again should be much more than what is kept for it.
 std::uint32_t block_limit(const ParallelOptions& options, bool recomputes);
 
 // `step` is of one micro-batch; `costs` are those of its tasks for each kind of device, `kinds` the kinds in the run.

@@ -22,7 +22,8 @@ ListScheduler::ListScheduler(const PipelineProblem& problem, const PipelineLayou
       layout_(layout),
       micro_batches_(layout.device_of.size()),
       slots_of_(problem.devices),
-      most_need_(problem.devices) {
+      most_need_(problem.devices),
+      sums_(problem, layout) {
   for (std::uint32_t b = 0; b < problem.micro_batches; ++b) micro_batches_[layout.route(b)].push_back(b);
   const std::vector<BlockCosts> costs = chunk_costs(problem, layout);
   for (std::uint32_t r = 0; r < layout.device_of.size(); ++r) {
@@ -163,7 +164,13 @@ std::int64_t ListScheduler::run(const ListRule& rule, ChunkOrders& orders) {
   }
   for (std::uint32_t q = 0; q < count_.size(); ++q)
     OVERTAKE_CHECK(count_[q] == ends_[q].size(), "a list schedule is stuck");
-  return *std::ranges::max_element(free_at_);
+  const std::int64_t computed = *std::ranges::max_element(free_at_);
+  if (sums_.is_empty()) return computed;
+  std::vector<std::int64_t> done(layout_.chunks(), 0);
+  for (std::uint32_t s = 0; s < slots_.size(); ++s)
+    if (const auto& ends = ends_[s * 3 + kWeight]; !ends.empty())
+      done[slots_[s].chunk] = std::max(done[slots_[s].chunk], ends.back());
+  return std::max(computed, sums_.end(done));
 }
 
 }  // namespace overtake

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/pipeline/copy_sums.h"
 #include "plan/pipeline/schedule.h"
 
 namespace overtake {
@@ -59,6 +60,7 @@ class ListScheduler {
   std::vector<std::uint32_t> count_;                       // by queue: blocks started
   std::vector<std::vector<std::int64_t>> ends_;            // by queue and number in the route
   std::vector<std::int64_t> free_at_, look_at_, live_;     // by device
+  CopySums sums_;
 };
 
 }  // namespace overtake

@@ -7,6 +7,7 @@
 #include "base/nearest_word.h"
 #include "plan/pipeline/cut.h"
 #include "plan/pipeline/device_order.h"
+#include "plan/pipeline/evaluator.h"
 #include "plan/pipeline/list_schedule.h"
 
 namespace overtake {
@@ -25,8 +26,10 @@ PipelineSchedule written(const PipelineProblem& problem, PipelineLayout layout, 
 
 void need_stages(const PipelineProblem& problem, std::string_view name, std::uint32_t per_device) {
   if (problem.blocks.size() / per_device < problem.devices)
-    fail_user("pipeline: {} needs {} stages for {} devices, there are {}; cut the model finer or use fewer devices",
-              name, std::uint64_t{per_device} * problem.devices, problem.devices, problem.blocks.size());
+    fail_user(
+        "pipeline: {} needs {} stages for {} devices, there are {}; cut the model finer (`blocks`), or use "
+        "fewer devices",
+        name, std::uint64_t{per_device} * problem.devices, problem.devices, problem.blocks.size());
 }
 
 // All forwards, then all backwards (arXiv 1811.06965).

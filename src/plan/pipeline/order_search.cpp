@@ -39,6 +39,23 @@ void OrderSearch::find_chain() {
     last = end;
     at = {d, static_cast<std::uint32_t>(orders_[d].size()) - 1};
   }
+  if (const std::uint32_t chunk = evaluator_.last_sum(); chunk != kNone) {
+    last = -1;
+    for (std::uint32_t m = 0; m < problem_->micro_batches; ++m) {
+      const std::uint32_t id = block_id(*problem_, Kind::weight_grad, chunk, m);
+      if (evaluator_.ends()[id] <= last) continue;
+      last = evaluator_.ends()[id];
+      at = place_of_[id];
+    }
+  }
+  follow(at);
+  // Which sum comes first matters too, so any block may be in the way.
+  if (!chain_.empty() || evaluator_.last_sum() == kNone) return;
+  for (std::uint32_t d = 0; d < orders_.size(); ++d)
+    for (std::uint32_t i = 1; i < orders_[d].size(); ++i) chain_.push_back({d, i});
+}
+
+void OrderSearch::follow(Place at) {
   while (true) {
     const ChunkTask& b = orders_[at.device][at.index];
     const std::int64_t start = evaluator_.start(b);

@@ -1,7 +1,7 @@
 #pragma once
 // Makes a schedule shorter by changing the order of blocks on devices, along the longest chain of blocks.
 
-#include "plan/pipeline/schedule.h"
+#include "plan/pipeline/evaluator.h"
 #include "plan/pipeline/search_budget.h"
 
 namespace overtake {
@@ -27,6 +27,8 @@ class OrderSearch {
 
   // Of the orders that ran last.
   void find_chain();
+  // The chain that ends with this block.
+  void follow(Place at);
   // Moves a block of the chain; not at all if it cannot move.
   Move pick(SearchBudget& budget) const;
   void apply(const Move& move);

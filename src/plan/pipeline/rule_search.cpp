@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "plan/pipeline/evaluator.h"
+
 namespace overtake {
 
 RuleSearch::RuleSearch(const PipelineProblem& problem, PipelineLayout layout)

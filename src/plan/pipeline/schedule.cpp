@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "plan/pipeline/evaluator.h"
 
 namespace overtake {
 namespace {
@@ -46,6 +47,8 @@ void check(const PipelineProblem& problem) {
   if (problem.blocks.size() * 3 * problem.micro_batches > std::numeric_limits<std::int32_t>::max())
     fail_user("pipeline: {} stages times {} micro-batches are too many; use fewer micro-batches", problem.blocks.size(),
               problem.micro_batches);
+  OVERTAKE_CHECK(problem.copy_sum_ns.empty() || problem.copy_sum_ns.size() == problem.blocks.size(),
+                 "times of sums for {} stages of {}", problem.copy_sum_ns.size(), problem.blocks.size());
   if (problem.transfer_ns < 0) fail_user("pipeline: transfers take {} ns; give 0 or more", problem.transfer_ns);
   check_costs(problem.blocks);
   const auto has_all = [&](const auto& by_device) { return by_device.empty() || by_device.size() == problem.devices; };
@@ -93,7 +96,11 @@ std::vector<BlockCosts> chunk_costs(const PipelineProblem& problem, const Pipeli
 }
 
 PipelineEvaluator::PipelineEvaluator(const PipelineProblem& problem, const PipelineLayout& layout)
-    : problem_(&problem), layout_(layout), costs_(chunk_costs(problem, layout)), weights_(problem.devices) {
+    : problem_(&problem),
+      layout_(layout),
+      costs_(chunk_costs(problem, layout)),
+      weights_(problem.devices),
+      sums_(problem, layout) {
   for (std::uint32_t c = 0; c < chunks(); ++c) {
     std::vector<std::uint32_t> devices;
     for (std::size_t r = 0; r < layout_.device_of.size(); ++r) {
@@ -183,7 +190,16 @@ std::int64_t PipelineEvaluator::run(const ChunkOrders& orders) {
       }
     }
   }
-  return done == wanted ? *std::ranges::max_element(free_at_) : kStuck;
+  if (done != wanted) return kStuck;
+  const std::int64_t computed = *std::ranges::max_element(free_at_);
+  if (sums_.is_empty()) return computed;
+  done_.assign(chunks(), 0);
+  for (std::uint32_t c = 0; c < chunks(); ++c)
+    for (std::uint32_t m = 0; m < problem_->micro_batches; ++m)
+      done_[c] = std::max(done_[c], ends_[block_id(*problem_, Kind::weight_grad, c, m)]);
+  const std::int64_t summed = sums_.end(done_);
+  last_sum_ = summed > computed ? sums_.waited_for() : kNone;
+  return std::max(computed, summed);
 }
 
 std::int64_t PipelineEvaluator::peak_activation_bytes(const std::vector<ChunkTask>& order) const {

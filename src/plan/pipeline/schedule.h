@@ -30,6 +30,8 @@ struct PipelineProblem {
   std::vector<BlockCosts> blocks;               // the stages, in the order of forward; at least one per device
   std::int64_t transfer_ns = 0;                 // from a chunk to the next on another device
   std::optional<std::int64_t> memory_cap = {};  // bytes, of each device
+  // By stage: what devices that have the same stage take to sum their weight gradients of it. Empty: no time.
+  std::vector<std::int64_t> copy_sum_ns = {};
 
   // Devices that differ. Where these are empty, all devices have the costs, the transfer time and the cap above.
   std::vector<std::uint32_t> kind_of_device = {};            // by device: which of blocks_of_kind it runs
@@ -66,7 +68,9 @@ struct DeviceTimes {
 };
 
 struct PipelineTimes {
-  std::int64_t makespan_ns = 0;  // from the first block's start to the last one's end: a step with a barrier behind it
+  // From the first block's start to the last one's end, and that of the sums behind it where a layout has stages on
+  // several devices: a step with a barrier behind it.
+  std::int64_t makespan_ns = 0;
   // The longest time of one device from its first start to its last end: what a step takes of many that follow one
   // another without a barrier. Zero Bubble's bubbles are counted so.
   std::int64_t span_ns = 0;
@@ -103,48 +107,5 @@ PipelineTimes evaluate(const PipelineProblem& problem, const PipelineSchedule& s
 
 // Internal errors: every block exactly once, on its device, not before what it needs; nobody waits for ever.
 void verify(const PipelineProblem& problem, const PipelineSchedule& schedule);
-
-// Times of many orders on one layout, without allocating. O(blocks).
-class PipelineEvaluator {
- public:
-  PipelineEvaluator(const PipelineProblem& problem, const PipelineLayout& layout);
-
-  static constexpr std::int64_t kStuck = -1;
-  // The makespan, or kStuck.
-  std::int64_t run(const ChunkOrders& orders);
-  // Of the last run, by block_id; kStuck: did not run.
-  const std::vector<std::int64_t>& ends() const { return ends_; }
-  std::int64_t start(const ChunkTask& b) const { return ends_[block_id(*problem_, b)] - costs(b).ns(b.kind); }
-  // When all that a block waits for, beyond its own device's order, had come; kStuck: has not.
-  std::int64_t ready(const ChunkTask& b) const;
-  // Of the last run: blocks that each device ran before it was stuck.
-  const std::vector<std::uint32_t>& ran() const { return next_; }
-
-  // Of the block's chunk, on the device that runs it.
-  const BlockCosts& costs(const ChunkTask& b) const {
-    return costs_[std::size_t{layout_.route(b.micro_batch)} * layout_.chunks() + b.chunk];
-  }
-  std::uint32_t chunks() const { return layout_.chunks(); }
-  // Without weights.
-  std::int64_t peak_activation_bytes(const std::vector<ChunkTask>& order) const;
-  std::int64_t weight_bytes(std::uint32_t device) const { return weights_[device]; }
-  std::uint32_t device(std::uint32_t chunk, std::uint32_t micro_batch) const {
-    return layout_.device_of[layout_.route(micro_batch)][chunk];
-  }
-
- private:
-  // Of a block and those it is joined to.
-  std::int64_t ready_together(const std::vector<ChunkTask>& order, std::size_t first) const;
-  // The device whose next block may have waited for this one.
-  void wake(const ChunkOrders& orders, const ChunkTask& done);
-
-  const PipelineProblem* problem_;
-  PipelineLayout layout_;
-  std::vector<BlockCosts> costs_;          // by route and chunk
-  std::vector<std::int64_t> weights_;      // by device
-  std::vector<std::int64_t> ends_, left_;  // by block id; left: when the result set out
-  std::vector<std::uint32_t> next_, awake_;
-  std::vector<std::int64_t> free_at_;  // by device
-};
 
 }  // namespace overtake

@@ -16,8 +16,8 @@ namespace overtake {
 struct ScheduleSearchOptions {
   std::optional<std::uint64_t> tries = {};  // schedules to build and time; none: usual_tries
   std::uint64_t seed = 1;
-  // Two routes, every chunk on two devices, dualpipe among them. The sums of their gradients are not counted in what
-  // the search finds, only where a caller predicts steps.
+  // Two routes, every chunk on two devices, dualpipe among them. The sums of their gradients count
+  // (PipelineProblem::copy_sum_ns).
   bool may_repeat_weights = false;
   ScheduleOptions named = {};  // named schedules are also tried with these
 };
