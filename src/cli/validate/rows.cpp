@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/validate/single_device.h"
+
 namespace overtake {
 namespace {
 
@@ -346,17 +348,20 @@ latency = "300 ns"
 }  // namespace
 
 std::vector<PublishedSource> published_sources() {
-  return {{kThroughput, "Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, tables 3 and 4"},
-          {kMemory, "arXiv 2401.10241, table 4"},
-          {kBubbles, "arXiv 2401.10241, bubble rates r of table 5 as 1 / (1 - r), for the profiled times of table 6"},
-          {kBarrier, "arXiv 2401.10241, tables 4 and 7"},
-          {kDataParallel, "Oh et al., Out-of-order backprop, EuroSys'22, arXiv 2110.00929: 1.10-1.27x over BytePS"},
-          {kPipeline,
-           "arXiv 2110.00929: 1.41-1.99x over GPipe; batches of its artifact, github.com/mlsys-seo/ooo-backprop"},
-          {kKernels, "times of kernels beside an NCCL collective on A100, as collected in this project's survey"},
-          {kOverlap, "arXiv 2507.03114: computation 18.9 % slower on average, 40 % at most, over 4 GPUs"},
-          {kKlenk, "Klenk et al., An In-Network Architecture for Accelerating Collectives, ISCA'20, abstract"},
-          {kNvls, "measured gain of NVLS, about 1.3x, as collected in this project's survey"}};
+  std::vector<PublishedSource> all = {
+      {kThroughput, "Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, tables 3 and 4"},
+      {kMemory, "arXiv 2401.10241, table 4"},
+      {kBubbles, "arXiv 2401.10241, bubble rates r of table 5 as 1 / (1 - r), for the profiled times of table 6"},
+      {kBarrier, "arXiv 2401.10241, tables 4 and 7"},
+      {kDataParallel, "Oh et al., Out-of-order backprop, EuroSys'22, arXiv 2110.00929: 1.10-1.27x over BytePS"},
+      {kPipeline,
+       "arXiv 2110.00929: 1.41-1.99x over GPipe; batches of its artifact, github.com/mlsys-seo/ooo-backprop"},
+      {kKernels, "times of kernels beside an NCCL collective on A100, as collected in this project's survey"},
+      {kOverlap, "arXiv 2507.03114: computation 18.9 % slower on average, 40 % at most, over 4 GPUs"},
+      {kKlenk, "Klenk et al., An In-Network Architecture for Accelerating Collectives, ISCA'20, abstract"},
+      {kNvls, "measured gain of NVLS, about 1.3x, as collected in this project's survey"}};
+  for (const PublishedSource& source : single_device_sources()) all.push_back(source);
+  return all;
 }
 
 std::vector<PublishedFigure> published_figures() {
@@ -365,6 +370,7 @@ std::vector<PublishedFigure> published_figures() {
   add_out_of_order(all);
   add_overlap(all);
   add_in_network(all);
+  for (PublishedFigure& figure : single_device_figures()) all.push_back(std::move(figure));
   return all;
 }
 

@@ -79,7 +79,7 @@ double ms_of(const Trace& trace, TaskId task) {
 }
 
 Measured measured(const Setting& setting) {
-  Machine machine = machine_of(setting.spec, setting.steps);
+  Machine machine = machine_of(setting.spec, cluster_of(setting.spec.machine), setting.steps);
   machine.memory.clear();  // publications say what fits
   machine.options.is_fluid = setting.spec.replicas > kMostRanksStepByStep;
   machine.options.overlap_slows = setting.overlap_slows;
