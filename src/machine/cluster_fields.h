@@ -43,8 +43,8 @@ struct Levels {  // [{ capacity = "80 GB", bandwidth = "3.35 TB/s" }], outermost
 struct Pairs {  // ["box/gpu", "leaf"], or a list of such pairs
   std::vector<LinkEnds>* value;
 };
-using FieldPlace =
-    std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*, ReductionMode*>;
+using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, KernelGeneration*,
+                                LinkKind*, Wiring*, ReductionMode*>;
 struct ClusterField {
   std::string_view key;
   FieldPlace place;

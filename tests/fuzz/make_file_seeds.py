@@ -103,7 +103,7 @@ def plan_seeds(program):
                         "replicas": ["--batch", "4", "--dp", "2"],
                         "pipeline": ["--batch", "4", "--pp", "2", "--micro-batches", "2"],
                         "both": ["--batch", "8", "--dp", "2", "--pp", "2", "--micro-batches", "2"]}.items():
-        program.run("plan", *TINY, *machine, *flags, "-o", "a.plan")
+        program.run("plan", *TINY, *machine, *flags, "-o", "a.plan", "--overwrite")
         plan = json.loads(program.bytes("a.plan"))
         plan["version"] = "@VERSION@"  # targets.h puts the program's own in its place
         write("plan", name + ".plan", json.dumps(plan, separators=(",", ":")))

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "machine/kernel_times/calibration.h"
 
 namespace overtake {
 namespace {
@@ -100,6 +101,9 @@ void SimulateFlags::add_to(CLI::App& c) {
                "another job on the same machine, as \"MODEL --dp 2 --batch 8\"; on the next free devices, or those of "
                "its --devices; may come several times")
       ->allow_extra_args(false);
+  c.add_option("--calibrate", calibrate,
+               "a file of a few kernels measured on such a device (docs/machines.md), which correct what tasks are "
+               "computed to take");
   c.add_option("--save-profile", save_profile,
                "writes what --measure measured; a machine file then has it as `profile = \"FILE\"` of a device");
   c.add_option("--slow", slow, "DEVICE:SPEED, a straggler, for example 3:0.8")->allow_extra_args(false);
@@ -114,6 +118,18 @@ void SimulateFlags::add_to(CLI::App& c) {
   c.add_option("--chakra", chakra,
                "instead of a model: Chakra execution traces PREFIX.0.et, PREFIX.1.et, ... (docs/chakra.md)");
   c.add_option("--chakra-out", chakra_out, "writes the fastest as Chakra execution traces PREFIX.0.et, ...");
+}
+
+Cluster SimulateFlags::corrected(Cluster cluster) const {
+  if (calibrate.empty()) return cluster;
+  for (DeviceType& device : cluster.devices) {
+    if (device.f32_flops == 0)
+      fail_user("--calibrate {}: device {} has no rates that it could correct; describe them in the machine file",
+                calibrate, device.name);
+    load_calibration(calibrate, device);
+    device.calibration = calibrate;
+  }
+  return cluster;
 }
 
 void SimulateFlags::add_scenario(Machine& machine) const {

@@ -21,12 +21,14 @@ struct JobFlags {
 };
 
 struct SimulateFlags : JobFlags {
-  std::string save_profile, compare, sweep, trace, chakra, chakra_out;
+  std::string calibrate, save_profile, compare, sweep, trace, chakra, chakra_out;
   std::vector<std::string> slow, fail, beside;
   int steps = 0;  // in a row; 0: as many as a prediction asks for
   bool no_slowdown = false;
 
   void add_to(CLI::App& command);
+  // The machine's devices as --calibrate corrects them. User errors: a file that is none.
+  Cluster corrected(Cluster cluster) const;
   // What is out of the ordinary on the machine.
   void add_scenario(Machine& machine) const;
 };
