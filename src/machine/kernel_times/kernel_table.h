@@ -19,7 +19,7 @@ struct KernelTable {
   std::int64_t block_ns = 0;    // of a block, beside its arithmetic: the first operands' way, and the sums' way back
   std::int64_t product_ns = 0;  // of a product's kernel, beside its blocks
   std::int64_t convolution_ns = 0;  // the same of a convolution's
-  double unaligned_part = 1;        // of that, where rows of operands are no multiple of 16 bytes
+  double unaligned_part = 1;        // of the rate, where rows of operands are no multiple of 16 bytes
 
   // Convolutions against the products that they amount to: forward, input gradient, weight gradient.
   // On matrix units; float32 without them has direct_part of all three, and filters of 3 x 3 at stride 1 fewer

@@ -8,8 +8,8 @@ namespace {
 struct Tile {
   std::int64_t rows, columns;
 };
-// Of cuBLASLt's tiles (cublasLtMatmulTile_t) those that matter: NVIDIA's guide to matrix multiplication calls 256x128
-// the most efficient one, and smaller ones less so, which fill more SMs where a product is small.
+// Of cuBLASLt's tiles (docs.nvidia.com/cuda/nvmath-python, cublasLt.MatmulTile, lists them) some of each size: larger
+// ones load less per operation, smaller ones fill more SMs where a product is small.
 constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {160, 128}, {128, 160}, {128, 128}, {96, 128}, {128, 64},
                            {64, 128},  {96, 64},   {64, 96},   {64, 64},   {64, 32},   {32, 64}};
 constexpr std::int64_t kMostPieces = 64;   // of a sum
