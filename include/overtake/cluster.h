@@ -26,6 +26,9 @@ struct CommunicationCost {
 // Whose kernels a step is planned for.
 enum class DeviceTarget : std::uint8_t { gpu, cpu };
 
+// By which table it is computed what the kernels of a device take (src/machine/kernel_times).
+enum class KernelGeneration : std::uint8_t { generic, volta, ampere, hopper, cpu };
+
 struct DeviceType {
   std::string name;
   DeviceTarget target = DeviceTarget::gpu;
@@ -34,7 +37,9 @@ struct DeviceType {
   std::int64_t bf16_flops = 0;
   std::vector<MemoryLevel> memories{};  // outermost first
   std::int32_t sms = 1;                 // or cores: what can be busy at once
-  std::string profile{};                // a file of measured times; empty for none
+  KernelGeneration kernels = KernelGeneration::generic;
+  std::string profile{};      // a file of measured times; empty for none
+  std::string calibration{};  // a file of a few measured kernels, which correct that table; empty for none
   CommunicationCost communication{};
 
   // Of the outermost memory, where tensors lie; 0 where the description does not tell.
@@ -190,6 +195,7 @@ std::string_view preset_text(std::string_view name);  // a machine file with its
 std::string describe(const Cluster& cluster);  // a few lines for people
 
 std::string_view to_string(DeviceTarget);
+std::string_view to_string(KernelGeneration);
 std::string_view to_string(LinkKind);
 std::string_view to_string(ReductionMode);
 std::string_view to_string(Wiring);

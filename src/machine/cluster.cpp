@@ -22,6 +22,8 @@ std::string describe_device(const DeviceType& d) {
     text += fmt::format("{}{}{} at {}; ", m.name, m.name.empty() ? "" : " ", print_quantity(m.bytes, Measure::bytes),
                         print_quantity(m.bytes_per_s, Measure::bytes_per_s));
   text += fmt::format("{} SMs", d.sms);
+  if (d.kernels != KernelGeneration::generic) text += fmt::format("; {} kernels", to_string(d.kernels));
+  if (!d.calibration.empty()) text += fmt::format(", corrected by {}", d.calibration);
   if (!d.profile.empty()) text += fmt::format("; measured in {}", d.profile);
   return text;
 }
@@ -40,7 +42,8 @@ Cluster load_cluster(const std::string& file_or_preset) {
                 file_or_preset, fmt::join(preset_names(), ", "), did_you_mean(name, preset_names(), std::identity()));
     Cluster cluster = parse_cluster(read_file(file_or_preset), file_or_preset);
     for (DeviceType& d : cluster.devices)  // files named in it lie beside it
-      if (!d.profile.empty()) d.profile = (std::filesystem::path(file_or_preset).parent_path() / d.profile).string();
+      for (std::string* file : {&d.profile, &d.calibration})
+        if (!file->empty()) *file = (std::filesystem::path(file_or_preset).parent_path() / *file).string();
     return cluster;
   }
   Cluster cluster = parse_cluster(text, name);
@@ -101,6 +104,22 @@ std::string describe(const Cluster& cluster) {
                        print_quantity(t.latency_ns, Measure::nanoseconds));
   }
   return out;
+}
+
+std::string_view to_string(KernelGeneration generation) {
+  switch (generation) {
+    case KernelGeneration::generic:
+      return "generic";
+    case KernelGeneration::volta:
+      return "volta";
+    case KernelGeneration::ampere:
+      return "ampere";
+    case KernelGeneration::hopper:
+      return "hopper";
+    case KernelGeneration::cpu:
+      return "cpu";
+  }
+  return "";
 }
 
 std::string_view to_string(DeviceTarget target) {

@@ -14,6 +14,8 @@ std::vector<ClusterField> fields_of(DeviceType& d) {
           {"bf16", Integer{&d.bf16_flops, Measure::flops}},
           {"memory", Levels{&d.memories, &d}, is_described},
           {"sms", Count{&d.sms}},
+          {"kernels", &d.kernels},
+          {"calibration", Text{&d.calibration}},
           {"collective_sms", Count{&c.sms}},
           {"in_network_sms", Count{&c.in_network_sms}},
           {"collective_memory_factor", Factor{&c.memory_factor, 0, 100}},

@@ -49,8 +49,8 @@ struct Ends {  // "box/gpu"
 struct Sizes {  // [4, 4, 8]
   std::vector<std::int32_t>* value;
 };
-using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, LinkKind*, Wiring*,
-                                ReductionMode*, NetworkKind*, Ends, Sizes>;
+using FieldPlace = std::variant<Integer, Count, Factor, Text, Slots, Levels, Pairs, DeviceTarget*, KernelGeneration*,
+                                LinkKind*, Wiring*, ReductionMode*, NetworkKind*, Ends, Sizes>;
 struct ClusterField {
   std::string_view key;
   FieldPlace place;

@@ -292,7 +292,7 @@ class Reader {
   template <class Enum>
   void read_value(std::string_view key, const toml::node& node, Enum* const& place) const {
     std::string known;
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0;; ++i) {
       const std::string_view name = to_string(static_cast<Enum>(i));
       if (name.empty()) break;
       if (const auto* text = node.as_string(); text != nullptr && text->get() == name) {

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "machine/kernel_times/calibration.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "machine/measured_step.h"
-#include "machine/roofline.h"
 
 namespace overtake {
 namespace {
@@ -35,13 +37,19 @@ StepIdentity identity_of(const Graph& model, const RunSpec& spec) {
 
 std::vector<TaskCost> costs_by_rates(const Graph& step, const DeviceType& device, bool tf32) {
   if (device.f32_flops == 0 || device.memory_bytes_per_s() == 0) return std::vector<TaskCost>(step.tasks.size());
-  return roofline(step, device, {.tf32 = tf32});
+  KernelOptions options{.tf32 = tf32};
+  if (!device.calibration.empty()) options.factors = load_calibration(device.calibration, device);
+  return kernel_times(step, device, options);
 }
 
 std::vector<TaskCost> with_times(std::vector<TaskCost> by_rates, const std::vector<std::int64_t>& ns) {
   for (TaskId t = 0; t < by_rates.size(); ++t) {
     by_rates[t].ns = ns[t];
-    by_rates[t].compute_ns = std::min(by_rates[t].compute_ns, ns[t]);
+    if (by_rates[t].compute_ns > ns[t]) {
+      by_rates[t].beside_ns = std::llround(static_cast<double>(by_rates[t].beside_ns) * static_cast<double>(ns[t]) /
+                                           static_cast<double>(by_rates[t].compute_ns));
+      by_rates[t].compute_ns = ns[t];
+    }
     by_rates[t].memory_ns = std::min(by_rates[t].memory_ns, ns[t]);
   }
   return by_rates;

@@ -29,6 +29,8 @@ class GpuTarget : public Target {
   bool takes_pitch(const Graph& graph, const Task& task, std::size_t operand, std::int64_t pitch) const override;
   std::optional<OperandFormat> weight_format(const Graph& graph, const Task& task, std::size_t operand) const override;
   bool updates_write_copies() const override { return true; }
+  // Enough that launches do not count, few enough that gradients do not stay long.
+  std::int64_t update_group_elements() const override { return std::int64_t{8} << 20; }
   std::int64_t scratch_bytes(const Graph&, const Task&) const override { return 0; }
 };
 

@@ -14,7 +14,8 @@ using nlohmann::json;
 
 OVERTAKE_JSON_STRUCT(MemoryLevel, name, bytes, bytes_per_s)
 OVERTAKE_JSON_STRUCT(CommunicationCost, sms, in_network_sms, memory_factor, in_network_memory_factor)
-OVERTAKE_JSON_STRUCT(DeviceType, name, target, f32_flops, tf32_flops, bf16_flops, memories, sms, profile, communication)
+OVERTAKE_JSON_STRUCT(DeviceType, name, target, f32_flops, tf32_flops, bf16_flops, memories, sms, kernels, profile,
+                     calibration, communication)
 OVERTAKE_JSON_STRUCT(DeviceSlot, device, count)
 OVERTAKE_JSON_STRUCT(NodeType, name, count, devices)
 OVERTAKE_JSON_STRUCT(Reduction, mode, entries, entry_bytes, round_trip_ns, fixed_ns, efficiency)

@@ -23,6 +23,7 @@ f32 = "15.7 TFLOP/s"
 bf16 = "125 TFLOP/s"  # float16 on tensor cores
 memory = [{ name = "HBM2", capacity = "16 GB", bandwidth = "900 GB/s" }]
 sms = 80
+kernels = "volta"
 collective_sms = 8
 
 [node.p3]
@@ -73,6 +74,7 @@ f32 = "15.7 TFLOP/s"
 bf16 = "125 TFLOP/s"  # float16 on tensor cores
 memory = [{ name = "HBM2", capacity = "16 GB", bandwidth = "900 GB/s" }]
 sms = 80
+kernels = "volta"
 collective_sms = 8
 
 [node.p3]
@@ -124,6 +126,7 @@ tf32 = "156 TFLOP/s"
 bf16 = "312 TFLOP/s"
 memory = [{ name = "HBM2e", capacity = "80 GB", bandwidth = "2039 GB/s" }]
 sms = 108
+kernels = "ampere"
 collective_sms = 24
 
 [node.dgx]
@@ -169,6 +172,7 @@ tf32 = "494.7 TFLOP/s"
 bf16 = "989.4 TFLOP/s"
 memory = [{ name = "HBM3", capacity = "80 GB", bandwidth = "3350 GB/s" }]
 sms = 132
+kernels = "hopper"
 
 [node.dgx]
 devices = { h100 = 8 }
@@ -228,6 +232,7 @@ tf32 = "494.7 TFLOP/s"
 bf16 = "989.4 TFLOP/s"
 memory = [{ name = "HBM3e", capacity = "141 GB", bandwidth = "4800 GB/s" }]
 sms = 132
+kernels = "hopper"
 
 [node.dgx]
 devices = { h200 = 8 }
@@ -287,6 +292,7 @@ tf32 = "494.7 TFLOP/s"
 bf16 = "989.4 TFLOP/s"
 memory = [{ name = "HBM3e", capacity = "141 GB", bandwidth = "4800 GB/s" }]
 sms = 132
+kernels = "hopper"
 
 [node.host]
 devices = { h200 = 1 }
@@ -365,6 +371,7 @@ target = "cpu"
 f32 = "5.7344 TFLOP/s"
 memory = [{ name = "DDR4", capacity = "256 GB", bandwidth = "160 GB/s" }]
 sms = 32
+kernels = "cpu"
 collective_sms = 1
 
 [node.host]

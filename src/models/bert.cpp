@@ -1,7 +1,7 @@
 // BERT (Devlin et al. 2018) as a masked language model, with the names and initial values of Hugging Face's
-// BertForMaskedLM. Not modelled: dropout inside the attention; the row of the padding token, which starts at zero there
-// and gets no gradient as an input; segments (all tokens are of the first); hidden tokens (all sequences are full).
-// Positions whose label is -100 do not count.
+// BertForMaskedLM. Not modelled: dropout inside the attention, unless it is plain; the row of the padding token, which
+// starts at zero there and gets no gradient as an input; segments (all tokens are of the first); hidden tokens (all
+// sequences are full). Positions whose label is -100 do not count.
 
 #include "base/error.h"
 #include "models/families.h"
@@ -17,6 +17,7 @@ struct Bert {
   Model& m;
   std::int64_t width, heads;
   double dropout;
+  bool plain_attention;  // whose probabilities lie in memory, with dropout, instead of in one kernel
 
   Value dense(Value x, std::int64_t out, const std::string& name) const {
     return m.linear(x, {.out = out, .weight_init = normal_init(kDeviation), .bias_init = Init{}}, name);
@@ -44,7 +45,9 @@ struct Bert {
   Value layer(Value x, const std::string& name) const {
     const std::string self = name + ".attention.self";
     const Value query = dense(x, width, self + ".query"), key = dense(x, width, self + ".key");
-    const Value seen = m.attention(query, key, dense(x, width, self + ".value"), {.heads = heads}, {}, self);
+    const Value value = dense(x, width, self + ".value");
+    const Value seen = plain_attention ? attention_by_ops(m, query, key, value, heads, {}, dropout, self)
+                                       : m.attention(query, key, value, {.heads = heads}, {}, self);
     x = output(x, seen, name + ".attention.output");
     const Value inner = m.gelu(dense(x, 4 * width, name + ".intermediate.dense"), name + ".intermediate");
     return output(x, inner, name + ".output");
@@ -62,7 +65,8 @@ struct Bert {
 
 Graph build_bert(const Settings& s) {
   Model m(s.model(), s.whole("batch"));
-  const Bert net{m, s.whole("width"), s.divisor("heads", "width"), s.fraction("dropout")};
+  const Bert net{m, s.whole("width"), s.divisor("heads", "width"), s.fraction("dropout"),
+                 s.whole("plain_attention", 0, 1) == 1};
   Value x = net.embeddings(m.tokens({s.whole("sequence", 1, s.whole("positions"))}), s);
   for (std::int64_t i = 0; i < s.whole("layers"); ++i) x = net.layer(x, fmt::format("bert.encoder.layer.{}", i));
   m.cross_entropy(net.predictions(x, s.whole("vocabulary")), {.ignore_index = -100});
@@ -83,7 +87,8 @@ std::vector<ZooEntry> bert_networks() {
                      {"width", width},
                      {"heads", heads},
                      {"layers", layers},
-                     {"dropout", 0.1}},
+                     {"dropout", 0.1},
+                     {"plain_attention", 0}},
                     "masked-text:FILE",
                     build_bert};
   };

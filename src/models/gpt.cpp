@@ -18,7 +18,8 @@ struct Decoder {
   std::int64_t width, heads, layers, positions;
   double dropout;
   bool stored_transposed;
-  bool is_tied = true;  // the output to the embedding
+  bool is_tied = true;           // the output to the embedding
+  bool plain_attention = false;  // whose probabilities lie in memory, with dropout, instead of in one kernel
 
   static constexpr double kDeviation = 0.02;
 
@@ -32,10 +33,19 @@ struct Decoder {
   }
 
   // x [N, S, D]; what is added to the residual starts smaller the deeper the network is
-  Value block(Value x, const std::string& name) const {
+  // With a mask, attention is plain.
+  Value block(Value x, std::optional<Value> mask, const std::string& name) const {
     const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
     Value y = dense(m.layer_norm(x, {}, name + ".ln_1"), 3 * width, kDeviation, name + ".attn.c_attn");
-    y = m.attention(y, {.heads = heads, .causal = true}, {}, name + ".attn");
+    if (mask) {
+      const auto part = [&](std::int64_t i, const char* of) {
+        return m.slice(y, 2, i * width, (i + 1) * width, name + ".attn" + of);
+      };
+      y = attention_by_ops(m, part(0, ".query"), part(1, ".key"), part(2, ".value"), heads, mask, dropout,
+                           name + ".attn");
+    } else {
+      y = m.attention(y, {.heads = heads, .causal = true}, {}, name + ".attn");
+    }
     y = dense(y, width, residual, name + ".attn.c_proj");
     x = m.add(x, dropped(m, y, dropout), name + ".add_1");
     y = dense(m.layer_norm(x, {}, name + ".ln_2"), 4 * width, kDeviation, name + ".mlp.c_fc");
@@ -51,7 +61,9 @@ struct Decoder {
     Value places = m.parameter({positions, width}, normal_init(kDeviation), prefix + "wpe.weight");
     if (sequence < positions) places = m.slice(places, 0, 0, sequence, prefix + "wpe");  // [S, D]
     x = dropped(m, m.add(x, places, "positions"), dropout);
-    for (std::int64_t i = 0; i < layers; ++i) x = block(x, fmt::format("{}h.{}", prefix, i));
+    std::optional<Value> mask;
+    if (plain_attention) mask = causal_mask(m, sequence, prefix + "mask");
+    for (std::int64_t i = 0; i < layers; ++i) x = block(x, mask, fmt::format("{}h.{}", prefix, i));
     x = m.layer_norm(x, {}, prefix + "ln_f");
     if (is_tied) return m.linear(x, m.parameter(prefix + "wte.weight"), {}, "head");
     return m.linear(x, {.out = vocabulary, .bias = false, .weight_init = normal_init(kDeviation)}, "lm_head");
@@ -68,7 +80,8 @@ Graph build_gpt(const Settings& s) {
                     s.whole("positions"),
                     s.fraction("dropout"),
                     true,
-                    s.whole("tied", 0, 1) == 1};
+                    s.whole("tied", 0, 1) == 1,
+                    s.whole("plain_attention", 0, 1) == 1};
   const Value tokens = m.tokens({s.whole("sequence", 1, net.positions)});
   m.cross_entropy(net.logits(tokens, s.whole("vocabulary")));
   return std::move(m).finish();
@@ -89,9 +102,9 @@ Graph build_transformer(const Settings& s) {
 std::vector<ZooEntry> gpt_networks() {
   const std::map<std::string, double> small = {{"batch", 8}, {"sequence", 128}, {"vocabulary", 256}, {"width", 256},
                                                {"heads", 8}, {"layers", 6},     {"dropout", 0}};
-  std::map<std::string, double> gpt2 = {{"batch", 4},          {"sequence", 1024}, {"positions", 1024},
-                                        {"vocabulary", 50257}, {"width", 768},     {"heads", 12},
-                                        {"layers", 12},        {"dropout", 0.1},   {"tied", 1}};
+  std::map<std::string, double> gpt2 = {
+      {"batch", 4},  {"sequence", 1024}, {"positions", 1024}, {"vocabulary", 50257}, {"width", 768},
+      {"heads", 12}, {"layers", 12},     {"dropout", 0.1},    {"tied", 1},           {"plain_attention", 0}};
   std::map<std::string, double> medium = gpt2;
   for (const auto& [name, value] : std::map<std::string, double>{
            {"sequence", 2048}, {"positions", 2048}, {"width", 1024}, {"heads", 16}, {"layers", 24}})

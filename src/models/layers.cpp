@@ -20,6 +20,29 @@ Value input_images(Model& m, const Settings& s, std::int64_t least_image) {
 
 Value dropped(Model& m, Value x, double p, const std::string& name) { return p > 0 ? m.dropout(x, p, name) : x; }
 
+Value attention_by_ops(Model& m, Value query, Value key, Value value, std::int64_t heads, std::optional<Value> mask,
+                       double dropout, const std::string& name) {
+  const std::int64_t n = m.shape(query)[0], s = m.shape(query)[1], width = m.shape(query)[2], head = width / heads;
+  const auto by_head = [&](Value x, const char* part) {  // [N, S, D] -> [N, heads, S, head]
+    return m.transpose(m.reshape(x, {n, s, heads, head}, name + part + "_heads"), {0, 2, 1, 3}, name + part);
+  };
+  const float scale = 1 / std::sqrt(static_cast<float>(head));
+  Value seen = m.matmul(by_head(query, ".q"), by_head(key, ".k"), false, true, name + ".scores");  // [N, heads, S, S]
+  seen = m.mul(seen, m.constant({1}, {&scale, 1}, name + ".scale"), name + ".scaled");
+  if (mask) seen = m.add(seen, *mask, name + ".masked");
+  seen = dropped(m, m.softmax(seen, 3, name + ".softmax"), dropout, name + ".dropout");
+  seen = m.matmul(seen, by_head(value, ".v"), false, false, name + ".seen");
+  return m.reshape(m.transpose(seen, {0, 2, 1, 3}, name + ".by_place"), {n, s, width}, name + ".joined");
+}
+
+Value causal_mask(Model& m, std::int64_t sequence, const std::string& name) {
+  constexpr float kHidden = -1e9F;  // after which softmax gives 0
+  std::vector<float> values(static_cast<std::size_t>(sequence * sequence), 0);
+  for (std::int64_t i = 0; i < sequence; ++i)
+    std::fill(values.begin() + i * sequence + i + 1, values.begin() + (i + 1) * sequence, kHidden);
+  return m.constant({sequence, sequence}, values, name);
+}
+
 Init normal_init(double deviation) { return {Init::Kind::normal, deviation}; }
 
 Init he_fan_out(const Conv2d& conv) {

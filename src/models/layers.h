@@ -1,6 +1,7 @@
 #pragma once
 // Layers and initial values that several families share.
 
+#include <optional>
 #include <string>
 
 #include "models/settings.h"
@@ -13,6 +14,13 @@ Value input_images(Model& m, const Settings& s, std::int64_t least_image = 1);
 
 // x itself for p = 0.
 Value dropped(Model& m, Value x, double p, const std::string& name = "");
+
+// What Model::attention does in one kernel, op by op: softmax(q k^T / sqrt(head) + mask) v of [N, S, D] each, with
+// dropout of the probabilities, which lie in memory as in frameworks without such a kernel.
+Value attention_by_ops(Model& m, Value query, Value key, Value value, std::int64_t heads, std::optional<Value> mask,
+                       double dropout, const std::string& name);
+// [S, S]: what is added so that no place sees later ones. One is enough for all layers.
+Value causal_mask(Model& m, std::int64_t sequence, const std::string& name);
 
 // Normal, as He et al. 2015 scale it for ReLU: by what a convolution's weight, [out, in / groups, kh, kw], feeds (as
 // PyTorch counts: out x kh x kw), or by what feeds it.

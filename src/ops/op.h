@@ -114,7 +114,7 @@ struct OpTraits {
 
 const OpTraits& traits(Op op);
 
-// The work of a task, for tables and rooflines.
+// The work of a task, for tables and for what it takes on a device.
 struct Work {
   double flops = 0;
   double bytes = 0;  // each operand once

@@ -29,13 +29,14 @@ namespace {
 constexpr int kFormat = 1;
 constexpr std::string_view kKind = "overtake-plan";
 
-// [ns, compute_ns, memory_ns, load, joint_ns]
-json to_json(const TaskCost& c) { return {c.ns, c.compute_ns, c.memory_ns, c.load, c.joint_ns}; }
+// [ns, compute_ns, memory_ns, load, joint_ns, beside_ns]
+json to_json(const TaskCost& c) { return {c.ns, c.compute_ns, c.memory_ns, c.load, c.joint_ns, c.beside_ns}; }
 TaskCost cost_from(const json& row) {
   return {.ns = checked<std::int64_t>(row.at(0)),
           .compute_ns = checked<std::int64_t>(row.at(1)),
           .memory_ns = checked<std::int64_t>(row.at(2)),
           .load = row.at(3).get<double>(),
+          .beside_ns = checked<std::int64_t>(row.at(5)),
           .joint_ns = checked<std::int64_t>(row.at(4))};
 }
 

@@ -10,8 +10,9 @@
 
 namespace overtake {
 
-// How much longer a task takes when communication holds these shares of the device's SMs and memory bandwidth.
-double slowdown(const TaskCost& work, double sms_taken, double memory_taken);
+// How much longer a task takes when communication holds these shares of the device's SMs and memory bandwidth; one
+// collective holds `of_collective` of the SMs, which is what TaskCost::beside_ns is about (0: not known).
+double slowdown(const TaskCost& work, double sms_taken, double memory_taken, double of_collective = 0);
 
 class BusyDevice {
  public:

@@ -122,6 +122,22 @@ latency = "1 us"
   EXPECT_GT(step_ms("bert-12 --machine " + (folder / "ring.toml") + " --pp 3 --dp 2 --batch 16 --micro-batches 4"), 0);
 }
 
+// By the flag, or by a key of the machine file, beside which it lies.
+TEST(SimulateMachine, MeasuredKernelsCorrectWhatIsComputed) {
+  const ScratchFolder folder;
+  write_text(folder / "launch.toml", "[[kernel]]\nkind = \"launch\"\ntime = \"50 us\"\n");
+  const std::string machine = one_device(kMain);
+  write_text(folder / "plain.toml", machine);
+  std::string named = machine;
+  named.insert(named.find("[node.box]"), "calibration = \"launch.toml\"\n");
+  write_text(folder / "named.toml", named);
+  const std::string job = "resnet-18 --batch 8 --machine ";
+  const double plain = step_ms(job + (folder / "plain.toml")),
+               by_flag = step_ms(job + (folder / "plain.toml") + " --calibrate " + (folder / "launch.toml"));
+  EXPECT_GT(by_flag, plain + 50e-3 * 100) << "of each of more than a hundred kernels";
+  EXPECT_DOUBLE_EQ(step_ms(job + (folder / "named.toml")), by_flag);
+}
+
 TEST(SimulateMachine, MistakesInFilesAreUserErrors) {
   const ScratchFolder folder;
   const std::string path = folder / "mine.toml";

@@ -1,5 +1,6 @@
 // The train command: what it reports, and that stopping and going on changes nothing.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -208,6 +209,24 @@ TEST(Train, TextAndNpyData) {
       (folder / "a.txt"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_LT(r.json().at("test_loss").get<double>(), 3.0);  // from ln 256 = 5.5
+}
+
+// Attention op by op computes what the one kernel does.
+TEST(Train, PlainAttentionIsTheSameAttention) {
+  for (const char* network : {"gpt2 --set layers=2,width=32,heads=2,vocabulary=67,dropout=0,sequence=16,positions=16",
+                              "bert-12 --set layers=2,width=32,heads=2,vocabulary=67,dropout=0,sequence=16"}) {
+    const auto loss = [&](const char* setting) {
+      const CommandResult r =
+          overtake(fmt::format("train {}{} --batch 4 --data synthetic:16 --steps 4 --lr 0.1 "
+                               "--schedule in-order --skip-pass recognise --json",
+                               network, setting));
+      EXPECT_EQ(r.exit_code, 0) << r.err;
+      return r.exit_code == 0 ? r.json().at("loss").get<double>() : 0.0;
+    };
+    const double one_kernel = loss("");
+    EXPECT_GT(one_kernel, 0) << network;
+    EXPECT_NEAR(loss(",plain_attention=1"), one_kernel, 1e-4 * one_kernel) << network;
+  }
 }
 
 }  // namespace

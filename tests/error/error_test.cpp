@@ -309,6 +309,48 @@ TEST(Error, OutputsThatAreThereAlready) {
   EXPECT_EQ(overtake("export " + (folder / "run") + " -o /dev/null").exit_code, 0);
 }
 
+TEST(Error, CalibrationsThatCannotBe) {
+  const ScratchFolder folder;
+  const std::string file = folder / "few.toml", run = "simulate lenet --machine h200 --calibrate " + file;
+  const std::string product = "[[kernel]]\nkind = \"product\"\nprecision = \"bf16\"\nm = 64\nn = 64\nk = 64\n";
+  expect_user_error(run, {"few.toml"});
+  const struct {
+    std::string text;
+    std::vector<std::string> words;
+  } table[] = {
+      {"x = [", {"few.toml:1"}},
+      {"", {"no kernel is in it", "[[kernel]]"}},
+      {"kernels = 3\n", {"few.toml:1: kernels: unknown"}},
+      {"[[kernel]]\nkind = \"prodct\"\n", {"few.toml:1: kind", "\"prodct\"", "did you mean product?"}},
+      {"[[kernel]]\nkind = \"launch\"\n", {"few.toml:1: time: missing"}},
+      {"[[kernel]]\nkind = \"launch\"\ntime = \"4 parsecs\"\n", {"time: ", "ns, us, ms, s"}},
+      {"[[kernel]]\nkind = \"launch\"\ntime = \"4 us\"\nm = 3\n", {"unknown key: \"m\"", "kind, time"}},
+      {product, {"time: missing"}},
+      {product + "time = \"1 us\"\n", {"a product of 1000 ns takes no longer than its launch", "h200"}},
+      {"[[kernel]]\nkind = \"product\"\ntime = \"1 ms\"\nprecision = \"f64\"\n", {"\"f64\"", "f32, tf32, bf16"}},
+      {"[[kernel]]\nkind = \"convolution\"\ntime = \"1 ms\"\nprecision = \"f32\"\nimage = [1, 2, 3]\n", {"four sizes"}},
+      {"[[kernel]]\nkind = \"convolution\"\ntime = \"1 ms\"\nprecision = \"f32\"\nimage = [1, 8, 9, 9]\nout = "
+       "8\nkernel = "
+       "3\ngroups = 3\n",
+       {"groups: 8 and 8 channels do not divide into 3"}},
+      {"[[kernel]]\nkind = \"attention\"\ntime = \"1 ms\"\nprecision = \"bf16\"\nbatch = 1\nsequence = 64\nheads = "
+       "3\nwidth "
+       "= 64\n",
+       {"width: 64 does not divide into 3 heads"}},
+  };
+  for (const auto& row : table) {
+    write_text(file, row.text);
+    expect_user_error(run, row.words);
+  }
+  write_text(file, "[[kernel]]\nkind = \"launch\"\ntime = \"4 us\"\n");
+  expect_user_error("simulate --synthetic stages=2,micro=2 --calibrate " + file, {"--calibrate", "--synthetic"});
+  const std::string machine = folder / "mine.toml";
+  write_text(machine,
+             "[device.gpu]\nf32 = \"1 TFLOP/s\"\nmemory = [{ capacity = \"1 GB\", bandwidth = \"1 TB/s\" }]\n"
+             "kernels = \"hoper\"\n[node.box]\ndevices = { gpu = 1 }\n");
+  expect_user_error("simulate lenet --machine " + machine, {"mine.toml:4: kernels", "\"hoper\"", "hopper"});
+}
+
 TEST(Error, CheckpointsThatCannotBe) {
   expect_user_error(kRun + "--save-every 20", {"--save-every 20", "--save"});
   expect_user_error(kRun + "--keep 2", {"--keep 2", "--save"});

@@ -33,6 +33,22 @@ TEST(ClusterSlowdown, ByHand) {
   EXPECT_DOUBLE_EQ(slowdown({.ns = 100, .compute_ns = 80, .memory_ns = 60}, 0, 0), 1);
 }
 
+// A product of a full wave: twice as long where one collective, of 0.2 of the SMs, leaves it too few.
+TEST(ClusterSlowdown, WavesByHand) {
+  const TaskCost wave{.ns = 100, .compute_ns = 100, .memory_ns = 10, .beside_ns = 200};
+  EXPECT_DOUBLE_EQ(slowdown(wave, 0.2, 0, 0.2), 2);
+  EXPECT_DOUBLE_EQ(slowdown(wave, 0, 0, 0.2), 1);
+  EXPECT_DOUBLE_EQ(slowdown(wave, 0.05, 0, 0.2), 1.25) << "a quarter of the way";
+  EXPECT_DOUBLE_EQ(slowdown(wave, 0.4, 0, 0.2), 2 * 0.8 / 0.6) << "two collectives";
+  EXPECT_DOUBLE_EQ(slowdown(wave, 0.2, 0, 0), 1 / 0.8) << "what a collective holds is not known";
+  // Tasks taken together, as blocks are.
+  TaskCost both = wave;
+  both += {.ns = 100, .compute_ns = 100, .memory_ns = 10, .beside_ns = 120};
+  EXPECT_DOUBLE_EQ(slowdown(both, 0.2, 0, 0.2), 1.6);
+  both += {.ns = 100, .compute_ns = 100, .memory_ns = 10};
+  EXPECT_DOUBLE_EQ(slowdown(both, 0.2, 0, 0.2), 1 / 0.8) << "one that is not known";
+}
+
 // 300 GB/s links without latency, memory of 2000 GB/s: a ring takes 900 of them.
 Cluster busy_cluster() {
   return parse_cluster(

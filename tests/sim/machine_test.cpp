@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "machine/gpu_target.h"
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "pipeline_case.h"
@@ -84,10 +84,10 @@ struct Step {
 };
 
 Step step_of(const std::string& model, const std::string& settings, std::uint32_t stages, std::uint32_t micro_batches) {
-  PassRunner runner;
+  PassRunner runner({.skip = {"group_updates"}, .print = {}});  // as for several devices
   const Graph step = build_training_graph(build_model(model, ModelSettings::parse(settings)), GpuTarget(),
                                           {.optimizer = {}, .extra = {}}, runner);
-  Step out{{.blocks = make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 64)}, {}};
+  Step out{{.blocks = make_blocks(step, kernel_times(step, load_cluster("h200").devices[0]), 64)}, {}};
   out.pipeline = problem_of(out.work.blocks, stages, micro_batches);
   return out;
 }

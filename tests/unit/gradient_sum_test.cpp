@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "passes/weights.h"
 #include "plan/divide/detail.h"
 #include "plan/divide/micro_batch_sums.h"
@@ -61,7 +61,7 @@ std::vector<std::uint32_t> micro_batches_of(const Graph& g, BufferId sum, const 
 constexpr std::uint32_t kMicroBatches = 4;
 
 Detail plan_of(const Graph& step, const char* schedule, const Target& target) {
-  const BlockGraph blocks = make_blocks(step, roofline(step, load_cluster("h200").devices[0]), 24);
+  const BlockGraph blocks = make_blocks(step, kernel_times(step, load_cluster("h200").devices[0]), 24);
   const PipelineProblem problem{
       .devices = 2, .micro_batches = kMicroBatches, .blocks = block_costs(blocks), .memory_cap = {}};
   Detail whole = make_detail(step, blocks, make_outline(blocks, problem, make_schedule(schedule, problem), {}),

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "exec/described_target.h"
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "overtake/zoo.h"
 #include "plan/compile.h"
 #include "plan/detail_of.h"

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "exec/transfer_calls.h"
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "plan/divide/detail.h"
 #include "plan/pipeline/named.h"
 #include "train/own_part.h"
@@ -40,7 +40,7 @@ class Planner {
  public:
   Planner(const std::string& model, const std::string& settings)
       : step_(gpu_step(model, settings)),
-        blocks_(make_blocks(step_, roofline(step_, load_cluster("h200").devices[0]), 24)) {}
+        blocks_(make_blocks(step_, kernel_times(step_, load_cluster("h200").devices[0]), 24)) {}
 
   Detail plan(const Layout& layout, std::string_view schedule, const Way& way) const {
     const PipelineProblem problem{.devices = layout.stages,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/simulate/synthetic.h"
+#include "machine/kernel_times/calibration.h"
 
 namespace overtake {
 namespace {
@@ -58,6 +59,9 @@ void SimulateFlags::add_to(CLI::App& c) {
                "another job on the same machine, as \"MODEL --dp 2 --batch 8\"; on the next free devices, or those of "
                "its --devices; may come several times")
       ->allow_extra_args(false);
+  c.add_option("--calibrate", calibrate,
+               "a file of a few kernels measured on such a device (docs/machines.md), which correct what tasks are "
+               "computed to take");
   c.add_option("--save-profile", save_profile,
                "writes what --measure measured; a machine file then has it as `profile = \"FILE\"` of a device");
   c.add_option("--slow", slow, "DEVICE:SPEED, a straggler, for example 3:0.8")->allow_extra_args(false);
@@ -77,16 +81,28 @@ void SimulateFlags::add_to(CLI::App& c) {
   c.add_option("--trace", trace, "timeline of the fastest, for `overtake report` and ui.perfetto.dev");
   c.add_option("--chakra", chakra,
                "instead of a model: Chakra execution traces PREFIX.0.et, PREFIX.1.et, ... (docs/chakra.md)");
-  c.add_option(
-      "--collective", collective,
-      "instead of a model: all-reduce, reduce-scatter, all-gather, broadcast, all-to-all or send-recv alone on the devices, "
-      "in nccl-tests' terms");
+  c.add_option("--collective", collective,
+               "instead of a model: all-reduce, reduce-scatter, all-gather, broadcast, all-to-all or send-recv alone "
+               "on the devices, "
+               "in nccl-tests' terms");
   c.add_option("--bytes", bytes, "of --collective: a size, a list 8,1M,1G, or FIRST:LAST:FACTOR, for example 8:8G:2");
   c.add_option("--devices-per-process", devices_per_process,
                "of --collective, nccl-tests' -g: a process launches the kernels of so many devices in turn; default: "
                "all of a single node, 1 on several nodes")
       ->check(CLI::Range(1, 65535));
   c.add_option("--chakra-out", chakra_out, "writes the fastest as Chakra execution traces PREFIX.0.et, ...");
+}
+
+Cluster SimulateFlags::corrected(Cluster cluster) const {
+  if (calibrate.empty()) return cluster;
+  for (DeviceType& device : cluster.devices) {
+    if (device.f32_flops == 0)
+      fail_user("--calibrate {}: device {} has no rates that it could correct; describe them in the machine file",
+                calibrate, device.name);
+    load_calibration(calibrate, device);
+    device.calibration = calibrate;
+  }
+  return cluster;
 }
 
 void SimulateFlags::add_scenario(Machine& machine) const {

@@ -20,15 +20,17 @@ struct JobFlags {
 };
 
 struct SimulateFlags : JobFlags {
-  std::string save_profile, compare, sweep, trace, chakra, chakra_out;
+  std::string calibrate, save_profile, compare, sweep, trace, chakra, chakra_out;
   std::string collective, bytes;
   std::uint32_t devices_per_process = 0;  // of `collective`; see CollectiveCase
   std::vector<std::string> slow, fail, beside;
   std::string network;  // empty: as the machine has it
-  int steps = 0;  // in a row; 0: as many as a prediction asks for
+  int steps = 0;        // in a row; 0: as many as a prediction asks for
   bool no_slowdown = false, no_fold = false;
 
   void add_to(CLI::App& command);
+  // The machine's devices as --calibrate corrects them. User errors: a file that is none.
+  Cluster corrected(Cluster cluster) const;
   // What is out of the ordinary on the machine.
   void add_scenario(Machine& machine) const;
 };

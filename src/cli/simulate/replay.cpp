@@ -7,7 +7,7 @@
 #include "cli/say.h"
 #include "cli/simulate/simulation.h"
 #include "cli/simulate/tables.h"
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_table.h"
 #include "report/perfetto.h"
 #include "report/table.h"
 #include "sim/chakra/chakra.h"
@@ -19,19 +19,20 @@ namespace {
 // As traced; what the trace does not tell of, by the rates of the task's own device.
 std::vector<TaskCost> work_of(const ChakraPlan& traced, const Cluster& cluster, const Topology& topology) {
   std::vector<TaskCost> work(traced.plan.graph.tasks.size());
-  const RooflineOptions part;
   for (TaskId t = 0; t < work.size(); ++t) {
     const auto ns = [](std::int64_t amount, double share, std::int64_t rate) {
       if (rate == 0) return std::int64_t{0};
       return static_cast<std::int64_t>(1e9 * static_cast<double>(amount) / (share * static_cast<double>(rate)));
     };
     const DeviceType& device = cluster.devices[topology.vertices[traced.plan.graph.tasks[t].device].type];
+    const KernelTable& table = kernel_table(device);
+    const double of_products = table.product_part[static_cast<std::size_t>(MatrixRate::bf16)];
     const bool needs_rates = traced.durations_ns[t] == 0 && traced.operations[t] + traced.bytes[t] > 0;
     if (needs_rates && device.f32_flops == 0)
       fail_user("simulate: the trace has no time for {}, and device {} no rates; give them in the machine file",
                 traced.plan.graph.task_name(t), device.name);
-    work[t].compute_ns = ns(traced.operations[t], part.matrix_part, device.bf16_flops);
-    work[t].memory_ns = ns(traced.bytes[t], part.bandwidth_part, device.memory_bytes_per_s());
+    work[t].compute_ns = ns(traced.operations[t], of_products, device.bf16_flops);
+    work[t].memory_ns = ns(traced.bytes[t], table.bandwidth_part, device.memory_bytes_per_s());
     work[t].ns = traced.durations_ns[t] > 0 ? traced.durations_ns[t] : std::max(work[t].compute_ns, work[t].memory_ns);
     work[t].compute_ns = std::min(work[t].compute_ns, work[t].ns);
     work[t].memory_ns = std::min(work[t].memory_ns, work[t].ns);

@@ -135,6 +135,8 @@ class Simulation {
     if (flags_.spec.saves_plan() && !(flags_.compare.empty() && flags_.synthetic.empty()))
       fail_user("--save-plan: it is for one schedule of a model; leave out {}",
                 flags_.compare.empty() ? "--synthetic" : "--compare");
+    if (!flags_.calibrate.empty() && !flags_.synthetic.empty())
+      fail_user("--calibrate {}: --synthetic gives the times of all tasks; leave out one of the two", flags_.calibrate);
     if (flags_.beside.empty()) return;
     if (!flags_.compare.empty()) fail_user("--compare: it compares ways of one job; leave out --beside");
     if (!flags_.chakra_out.empty()) fail_user("--chakra-out: it writes one job; leave out --beside");
@@ -151,7 +153,7 @@ class Simulation {
     const bool is_synthetic = !job.synthetic.empty();
     const int steps = flags_.steps > 0 ? flags_.steps : is_synthetic ? 1 : 0;
     if (&job != &jobs_[0] && job.spec.devices.empty()) take_free_devices(job);
-    job.machine = machine_of(job.spec, steps);
+    job.machine = machine_of(job.spec, flags_.corrected(load_cluster(job.spec.machine)), steps);
     flags_.add_scenario(job.machine);
     if (is_synthetic && job.spec.memory_cap.empty()) job.machine.memory.clear();
     for (const std::uint32_t d : devices_for(job.spec, job.machine)) in_use_.push_back(d);

@@ -80,7 +80,7 @@ double ms_of(const Trace& trace, TaskId task) {
 }
 
 Measured measured(const Setting& setting) {
-  Machine machine = machine_of(setting.spec, setting.steps);
+  Machine machine = machine_of(setting.spec, cluster_of(setting.spec.machine), setting.steps);
   machine.memory.clear();  // publications say what fits
   machine.folds_replicas = false;
   machine.options.is_fluid = setting.spec.replicas > kMostRanksStepByStep;

@@ -15,7 +15,7 @@ namespace overtake {
 
 // A training step of a network on a cluster.
 struct Setting {
-  RunSpec spec;
+  RunSpec spec;   // whose machine may also be the text of a machine file
   int steps = 4;  // one behind the other
   bool overlap_slows = true;
 };

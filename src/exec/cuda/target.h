@@ -10,8 +10,6 @@ class CudaTarget final : public GpuTarget {
  public:
   explicit CudaTarget(CudaDevice& device) : device_(device) {}
   bool takes_pitch(const Graph& graph, const Task& task, std::size_t operand, std::int64_t pitch) const override;
-  // Enough that launches do not count, few enough that gradients do not stay long.
-  std::int64_t update_group_elements() const override { return std::int64_t{8} << 20; }
   std::int64_t scratch_bytes(const Graph& graph, const Task& task) const override;
 
  private:

@@ -24,10 +24,11 @@ Costs mean_of(const std::vector<Costs>& costs, std::span<const KindCount> kinds)
       m.ns += k.devices * c.ns;
       m.compute_ns += k.devices * c.compute_ns;
       m.memory_ns += k.devices * c.memory_ns;
+      m.beside_ns += k.devices * c.beside_ns;
       load += static_cast<double>(k.devices) * c.load;
     }
     m.load = load / static_cast<double>(devices);
-    for (std::int64_t* sum : {&m.ns, &m.compute_ns, &m.memory_ns}) *sum /= devices;
+    for (std::int64_t* sum : {&m.ns, &m.compute_ns, &m.memory_ns, &m.beside_ns}) *sum /= devices;
   }
   return mean;
 }
