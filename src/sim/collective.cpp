@@ -137,6 +137,10 @@ void Collectives::fill_lane(const GroupState& state, const Collective& collectiv
     out.extra_ns = flow.extra_ns;
     out.limit = flow.bytes_per_ns;
     out.is_fluid = true;
+    if (flow.payload < 1) {
+      out.bytes = std::llround(static_cast<double>(out.bytes) / flow.payload);
+      out.larger = 0;
+    }
     return;
   }
   const auto [algorithm, protocol, predicted] = collective.choice;

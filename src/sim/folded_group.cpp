@@ -78,11 +78,11 @@ FoldedGroup::Flow FoldedGroup::flow(std::uint32_t index, Operation operation, co
     latency =
         predict_ns(group_, operation, algorithm, protocol, 0) - base_ns(group_, operation, algorithm, protocol, 0);
   }
-  if (payload < 1) flow.bytes = std::llround(static_cast<double>(flow.bytes) / payload);
+  flow.payload = payload;
   if (algorithm != Algorithm::ring) {
     const std::int64_t sending = predict_ns(group_, operation, algorithm, protocol, bytes) - before - latency;
     if (sending > 0 && flow.bytes > 0)
-      flow.bytes_per_ns = static_cast<double>(flow.bytes) / static_cast<double>(sending);
+      flow.bytes_per_ns = static_cast<double>(flow.bytes) / std::min(1.0, payload) / static_cast<double>(sending);
   }
   flow.extra_ns = std::max<std::int64_t>(0, latency - paths_.network().path_latency_ns(lane.path));
   return flow;

@@ -35,8 +35,9 @@ class FoldedGroup {
   // (CollectiveSpec::is_fluid), other algorithms their bytes at the rate at which they end when predict_ns() says.
   struct Flow {
     std::int64_t bytes = 0;
-    std::int64_t extra_ns = 0;  // beyond the latency of the path
-    double bytes_per_ns = 1e18;
+    double payload = 1;          // share of what goes over the links that these bytes are
+    std::int64_t extra_ns = 0;   // beyond the latency of the path
+    double bytes_per_ns = 1e18;  // over the links
   };
   Flow flow(std::uint32_t lane, Operation operation, const Choice& choice, std::int64_t bytes) const;
 

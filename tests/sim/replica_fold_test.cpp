@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "machine/gpu_target.h"
-#include "machine/roofline.h"
+#include "machine/kernel_times/kernel_times.h"
 #include "overtake/zoo.h"
 #include "passes/training_passes.h"
 #include "plan/divide/step_planner.h"
@@ -98,7 +98,7 @@ Workload workload_of(const std::string& model, const std::string& settings, cons
   PassRunner runner;
   const Graph step = build_training_graph(build_model(model, ModelSettings::parse(settings)), GpuTarget(),
                                           {.optimizer = {}, .bf16 = true, .extra = {}}, runner);
-  return {.blocks = make_blocks(step, roofline(step, load_cluster(device_of).devices[0]), 24)};
+  return {.blocks = make_blocks(step, kernel_times(step, load_cluster(device_of).devices[0]), 24)};
 }
 
 struct FoldSetting {

@@ -74,7 +74,7 @@ struct PublishedTable {
 
 constexpr int kSteps = 2;  // one behind the other, in order on one device: all take the same
 
-constexpr const char *kV100 = "p3.8xlarge", *kA100 = "dgx-a100", *kH100 = "dgx-h100";
+constexpr const char *kV100 = "p3.8xlarge", *kA100Machine = "dgx-a100", *kH100 = "dgx-h100";
 // NVIDIA, A100 data sheet, 2021: the 40GB A100 is the 80GB one with 1,555 GB/s.
 constexpr const char* kA100With40GB = R"(name = "a100-40gb"
 [device.a100]
@@ -144,8 +144,8 @@ std::vector<PublishedTable> published_tables() {
                  "sgd",
                  0,
                  kTf32Note,
-                 {{"A100 80GB, AMP, batch 256", "resnet-50", "", kA100, "bf16", 256, 1, 2180},
-                  {"A100 80GB, TF32, batch 256", "resnet-50", "", kA100, "tf32", 256, 1, 1022},
+                 {{"A100 80GB, AMP, batch 256", "resnet-50", "", kA100Machine, "bf16", 256, 1, 2180},
+                  {"A100 80GB, TF32, batch 256", "resnet-50", "", kA100Machine, "tf32", 256, 1, 1022},
                   {"V100 16GB, AMP, batch 192", "resnet-50", "", kV100, "bf16", 192, 1, 1376},
                   {"V100 16GB, FP32, batch 96", "resnet-50", "", kV100, "f32", 96, 1, 384},
                   {"V100 32GB, AMP, batch 256", "resnet-50", "", kV100, "bf16", 256, 1, 1492},
@@ -157,8 +157,8 @@ std::vector<PublishedTable> published_tables() {
                  "sgd",
                  0,
                  kTf32Note,
-                 {{"A100 80GB, TF32, batch 256", "resnet-50", "", kA100, "tf32", 256, 1, 938},
-                  {"A100 80GB, AMP, batch 256", "resnet-50", "", kA100, "bf16", 256, 1, 2470},
+                 {{"A100 80GB, TF32, batch 256", "resnet-50", "", kA100Machine, "tf32", 256, 1, 938},
+                  {"A100 80GB, AMP, batch 256", "resnet-50", "", kA100Machine, "bf16", 256, 1, 2470},
                   {"V100 16GB, FP32, batch 112", "resnet-50", "", kV100, "f32", 112, 1, 367},
                   {"V100 16GB, AMP, batch 256", "resnet-50", "", kV100, "bf16", 256, 1, 1200},
                   {"V100 32GB, FP32, batch 112", "resnet-50", "", kV100, "f32", 112, 1, 356},
@@ -196,7 +196,7 @@ std::vector<PublishedTable> published_tables() {
                      "gpt2",
                      fmt::format("{},vocabulary=50368,dropout=0,sequence={},positions={}", m.shape->settings,
                                  m.sequence, m.sequence),
-                     m.is_hopper ? kH100 : kA100,
+                     m.is_hopper ? kH100 : kA100Machine,
                      "bf16",
                      m.batch,
                      m.micro_batches,
