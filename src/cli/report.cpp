@@ -11,8 +11,8 @@
 #include "cli/output_file.h"
 #include "cli/say.h"
 #include "report/figures.h"
-#include "report/timeline_page.h"
 #include "report/table.h"
+#include "report/timeline_page.h"
 
 namespace overtake {
 namespace {

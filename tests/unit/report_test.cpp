@@ -7,8 +7,8 @@
 
 #include "graph/live_memory.h"
 #include "report/figures.h"
-#include "report/timeline_page.h"
 #include "report/perfetto.h"
+#include "report/timeline_page.h"
 #include "temporary_folder.h"
 
 namespace overtake {
