@@ -128,7 +128,7 @@ void add_validate_command(CLI::App& app, int& exit_code) {
       "Areas: collectives, kernels, single-device steps, data parallel, pipelines, memory. Rows into which the "
       "source's\n"
       "own times are put check the arithmetic of schedules; they are summed up apart from predictions.\n"
-      "Examples:\n  overtake validate --only \"tables 5 and 6\"\n  overtake validate -o validation.html");
+      "Example:\n  overtake validate --only \"tables 5 and 6\"\n  overtake validate -o validation.html");
   c->callback([flags, &exit_code] { exit_code = validate(*flags); });
 }
 
