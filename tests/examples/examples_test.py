@@ -34,7 +34,7 @@ OTHER_PLACES = [
     (r"--size |\bsrun\b|^host\d", "several hosts"),
     (r"\.\.\.|\[--|\bNAME\b", "a pattern, not a command"),
 ]
-WRITERS = ("train", "bench", "plan", "simulate", "report", "export")
+WRITERS = ("train", "bench", "plan", "simulate", "report", "export", "validate")
 COMPUTED = ("train", "bench", "plan")
 # Networks that are trained in full; all others are too large.
 SMALL = ("cnn", "lenet", "ffnn", "net.onnx", "transformer")
