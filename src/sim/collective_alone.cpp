@@ -13,6 +13,9 @@ namespace {
 constexpr std::array kOperations = {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
                                     Operation::broadcast,  Operation::all_to_all,     Operation::send_recv};
 
+// More devices than this in one NVLink domain have several hosts, as in a rack of GB200.
+constexpr std::uint32_t kMostOfHost = 8;
+
 // Of algbw, as nccl-tests has it.
 double bus_factor(Operation operation, double ranks) {
   switch (operation) {
@@ -65,8 +68,9 @@ CollectiveTime time_alone(const Cluster& cluster, const Topology& topology, cons
   }
   const Choice& choice = collectives.choice(parts[0]);
   const DeviceGroup& group = collectives.group(all);
+  const bool is_one_host = group.nodes.size() == 1 && group.size() <= kMostOfHost;
   const std::uint32_t of_process = what.devices_per_process > 0 ? what.devices_per_process
-                                   : group.nodes.size() == 1    ? group.size()
+                                   : is_one_host                ? group.size()
                                                                 : 1;
   if (choice.protocol != Protocol::ideal)
     time.ns = std::max(time.ns, static_cast<std::int64_t>(nccl::host_loop_us(group, of_process) * 1e3));

@@ -15,7 +15,7 @@ struct CollectiveCase {
   Operation operation = Operation::all_reduce;
   std::int64_t bytes = 0;  // nccl-tests' size: what all-reduce sums, all-gather gives out, each device sends
   // nccl-tests' -g: so many devices have one process, which launches their kernels in turn. 0: as its README runs it,
-  // one process for all devices of one node, and one for each device where there are several nodes.
+  // one process for all devices of one node of up to eight, and one for each device where there are more.
   std::uint32_t devices_per_process = 0;
 };
 

@@ -88,7 +88,7 @@ void SimulateFlags::add_to(CLI::App& c) {
   c.add_option("--bytes", bytes, "of --collective: a size, a list 8,1M,1G, or FIRST:LAST:FACTOR, for example 8:8G:2");
   c.add_option("--devices-per-process", devices_per_process,
                "of --collective, nccl-tests' -g: a process launches the kernels of so many devices in turn; default: "
-               "all of a single node, 1 on several nodes")
+               "all of a single node of up to eight, otherwise 1")
       ->check(CLI::Range(1, 65535));
   c.add_option("--chakra-out", chakra_out, "writes the fastest as Chakra execution traces PREFIX.0.et, ...");
 }
