@@ -83,8 +83,7 @@ void SimulateFlags::add_to(CLI::App& c) {
                "instead of a model: Chakra execution traces PREFIX.0.et, PREFIX.1.et, ... (docs/chakra.md)");
   c.add_option("--collective", collective,
                "instead of a model: all-reduce, reduce-scatter, all-gather, broadcast, all-to-all or send-recv alone "
-               "on the devices, "
-               "in nccl-tests' terms");
+               "on the devices, in nccl-tests' terms");
   c.add_option("--bytes", bytes, "of --collective: a size, a list 8,1M,1G, or FIRST:LAST:FACTOR, for example 8:8G:2");
   c.add_option("--devices-per-process", devices_per_process,
                "of --collective, nccl-tests' -g: a process launches the kernels of so many devices in turn; default: "

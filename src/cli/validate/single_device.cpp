@@ -43,15 +43,13 @@ constexpr const char* kLaunchNote =
 constexpr const char* kTf32Note =
     "TF32 convolutions reach less of the peak than bfloat16 ones on the A100; the table has one number for both.";
 constexpr const char* kBertNote =
-    "BERT of TensorFlow keeps attention's probabilities in memory, draws masks for them, and runs norms, GELU and sums "
-    "in "
-    "float32: from bfloat16 to TF32 its step grows by half only, so more than half of it is not products.";
+    "BERT of TensorFlow keeps attention's probabilities in memory, draws masks for them, and runs norms, GELU "
+    "and sums in float32: from bfloat16 to TF32 its step grows by half only, so more than half of it is not "
+    "products.";
 constexpr const char* kMptNote =
-    "Eight GPUs gathered sharded weights for every micro-batch, and PyTorch's losses and norms are in float32, which "
-    "ours "
-    "are not. The H100's rows would fit if products reached about 0.5 of its peak; they reach 0.65 to 0.8 in the "
-    "table, "
-    "which is of our H200";
+    "Eight GPUs gathered sharded weights for every micro-batch, and PyTorch's losses and norms are in float32, "
+    "which ours are not. The H100's rows would fit if products reached about 0.5 of its peak; they reach 0.65 to "
+    "0.8 in the table, which is of our H200";
 
 // A table of published throughputs of one GPU. Sources are named beside each.
 struct Published {

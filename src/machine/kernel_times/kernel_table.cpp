@@ -5,23 +5,32 @@ namespace {
 
 // Sources, by the letters beside the numbers. Rows "looked at" are those of `overtake validate` that were not set aside
 // (docs/validation-method.md); what has no letter is assumed.
-// a  H200, our own: a product of bfloat16 reaches 790 TFLOP/s of 989.4, a copy 4.3 TB/s of 4.8; 60 MB of L2.
-// b  H200, our own: matrix kernels alone, forward, input and weight gradients (docs/validation-method.md has the
-// times). c  H200, our own: rows looked at of networks of small kernels (ffnn, DenseNet, MobileNet), and of the LSTM.
-// d  github.com/fanghostt/transformers-benchmarks, README: products of float32 (TF32 on the A100) and float16 reach 116
-//    and 230 TFLOP/s on an A100, 14 and 95 on a V100; 0.098 T multiplications of 8 bytes a second on a V100.
-// e  github.com/calculon-ai/calculon, systems/a100_80g.json: of the A100's bandwidth 0.90 for 100 MB, 0.75 for 10 MB.
-// f  github.com/pytorch/benchmark, commit ff65cb6: attention forward in bfloat16 on an H100, heads of 128: 430, 517,
-// 566,
-//    590, 614 TFLOP/s with 512, 1,024, ..., 8,192 keys.
-// g  Dao, FlashAttention-2, arXiv 2307.08691: 25 to 40 % of the A100's peak by the first FlashAttention; 50 to 73 % by
-// the
-//    second.
-// h  ResNet-50's rows looked at, V100 and A100.
-// i  docs/benchmark-method.md: ResNet-50's first convolution takes 0.2 ms forward where 0.03 would do.
-// j  docs/benchmarks.md, "CPU: what bounds a step?": of a core's 118 GFLOP/s oneDNN's convolutions reach 112, products
-//    105 to 109.
-// k  modular.github.io/modular/elementwise-ops: 40 MiB of L2 on an A100. A third of a cache is counted on.
+//
+// a: H200, our own: a product of bfloat16 reaches 790 TFLOP/s of 989.4, a copy 4.3 TB/s of 4.8; 60 MB of L2.
+//
+// b: H200, our own: matrix kernels alone, forward, input and weight gradients (times: docs/validation-method.md).
+//
+// c: H200, our own: rows looked at of networks of small kernels (ffnn, DenseNet, MobileNet), and of the LSTM.
+//
+// d: github.com/fanghostt/transformers-benchmarks, README: products of float32 (TF32 on the A100) and float16 reach 116
+// and 230 TFLOP/s on an A100, 14 and 95 on a V100; 0.098 T multiplications of 8 bytes a second on a V100.
+//
+// e: github.com/calculon-ai/calculon, systems/a100_80g.json: of the A100's bandwidth 0.90 for 100 MB, 0.75 for 10 MB.
+//
+// f: github.com/pytorch/benchmark, commit ff65cb6: attention forward in bfloat16 on an H100, heads of 128: 430, 517,
+// 566, 590, 614 TFLOP/s with 512, 1,024, ..., 8,192 keys.
+//
+// g: Dao, FlashAttention-2, arXiv 2307.08691: 25 to 40 % of the A100's peak by the first FlashAttention; 50 to 73 % by
+// the second.
+//
+// h: ResNet-50's rows looked at, V100 and A100.
+//
+// i: docs/benchmark-method.md: ResNet-50's first convolution takes 0.2 ms forward where 0.03 would do.
+//
+// j: docs/benchmarks.md, "CPU: what bounds a step?": of a core's 118 GFLOP/s oneDNN's convolutions reach 112, products
+// 105 to 109.
+//
+// k: modular.github.io/modular/elementwise-ops: 40 MiB of L2 on an A100. A third of a cache is counted on.
 
 constexpr KernelTable kVolta = {
     .product_part = {0.89, 0.89, 0.76},  // d
